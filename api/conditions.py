@@ -1,0 +1,58 @@
+"""Condition types and reasons of our resources: constants that status, events and docs share."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class ConditionType(StrEnum):
+    """What a condition speaks of. `True` is the state that a user hopes for, except for RolloutBlocked."""
+
+    READY = "Ready"
+    """Every replica serves the newest generation, and none an older one."""
+    RESOURCES_ALLOCATED = "ResourcesAllocated"
+    """Every pod is bound to a node and holds its devices."""
+    ROLLOUT_BLOCKED = "RolloutBlocked"
+    """The newest generation cannot come up; the message says what to do."""
+
+
+class Reason(StrEnum):
+    """Why a condition has its status."""
+
+    ALL_REPLICAS_READY = "AllReplicasReady"
+    SCALED_TO_ZERO = "ScaledToZero"
+    WAITING_FOR_REPLICAS = "WaitingForReplicas"
+    WAITING_FOR_DEPENDENCIES = "WaitingForDependencies"
+    WAITING_FOR_SCHEDULING = "WaitingForScheduling"
+    ALL_PODS_SCHEDULED = "AllPodsScheduled"
+    UNSCHEDULABLE = "Unschedulable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    CONTAINER_FAILING = "ContainerFailing"
+    INVALID_SPEC = "InvalidSpec"
+    PROGRESSING = "Progressing"
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel"):
+    """One condition, in the shape of Kubernetes' meta/v1 Condition. Times are RFC 3339, UTC."""
+
+    type: str
+    status: str
+    """``True``, ``False`` or ``Unknown``."""
+    reason: str
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+def merge_condition(conditions: tuple[Condition, ...], new: Condition) -> tuple[Condition, ...]:
+    """Return `conditions` with `new` in its type's place.
+
+    The transition time of the old one is kept while the status stays the same, as Kubernetes' API conventions ask.
+    """
+    for position, old in enumerate(conditions):
+        if old.type == new.type:
+            if old.status == new.status:
+                new = msgspec.structs.replace(new, last_transition_time=old.last_transition_time)
+            return (*conditions[:position], new, *conditions[position + 1 :])
+    return (*conditions, new)

@@ -1,0 +1,29 @@
+"""Errors of the shared vocabulary."""
+
+
+class ApiError(Exception):
+    """Base of all errors raised in `mcp2026.api`."""
+
+
+class InvalidResourceError(ApiError):
+    """A resource does not have the shape that its schema asks for.
+
+    `field` is the path of the offending field (``spec.batching.maxBatchSize``), `allowed` says what
+    would have been accepted.
+    """
+
+    def __init__(self, field: str, problem: str, allowed: str) -> None:
+        super().__init__(f"{field}: {problem}; allowed: {allowed}")
+        self.field = field
+        self.problem = problem
+        self.allowed = allowed
+
+
+class TransitionRefusedError(ApiError):
+    """The life cycle allows no such step from this phase, or its guard does not hold."""
+
+    def __init__(self, phase: str, event: str, reason: str) -> None:
+        super().__init__(f"{event} refused in phase {phase}: {reason}")
+        self.phase = phase
+        self.event = event
+        self.reason = reason

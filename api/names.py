@@ -1,0 +1,51 @@
+"""Every name that crosses a process boundary, once. Charts, CRDs and docs are checked against these.
+
+Source: the table "Names on the wire" of the design, and SPEC R1.6, R4.1, R4.3.
+"""
+
+from typing import Final
+
+GROUP: Final = "mcp2026.io"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+INFERENCE_MODEL_KIND: Final = "InferenceModel"
+INFERENCE_MODEL_PLURAL: Final = "inferencemodels"
+GPU_TOPOLOGY_KIND: Final = "GPUTopology"
+GPU_TOPOLOGY_PLURAL: Final = "gputopologies"
+
+GPU_RESOURCE: Final = "mcp2026.io/gpu"
+"""Extended resource: one unit is one whole GPU, held by one container alone."""
+
+DEVICE_TYPE_ANNOTATION: Final = "resource.kubernetes.io/device-type"
+DEVICE_TYPE_NVIDIA: Final = "nvidia.com/gpu"
+"""An annotation and not a label: a label's value may hold no slash."""
+
+MODEL_LABEL: Final = "mcp2026.io/inference-model"
+"""On every child and pod: the name of the InferenceModel that it belongs to."""
+SERVING_REVISION_ANNOTATION: Final = "mcp2026.io/serving-revision"
+
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "mcp2026-operator"
+"""Also the field manager of the operator's server-side applies."""
+DEVICE_PLUGIN_FIELD_MANAGER: Final = "mcp2026-device-plugin"
+
+SCHEDULER_NAME: Final = "mcp2026-scheduler"
+PRIORITY_CLASS_HIGH: Final = "mcp-gpu-high"
+PRIORITY_CLASS_HIGH_VALUE: Final = 1_000_000
+
+REST_PORT: Final = 8080
+GRPC_PORT: Final = 8081
+METRICS_PORT: Final = 8082
+HEALTH_PROBE_PORT: Final = 9090
+EXTENDER_PORT: Final = 8888
+"""Loopback only: the extender shares its pod with the scheduler that calls it."""
+
+SERVING_CONFIG_KEY: Final = "serving.json"
+"""The key in the ConfigMap, and so the file name, of a pod's serving configuration."""
+SERVING_CONFIG_DIRECTORY: Final = "/etc/mcp2026"
+MODELS_DIRECTORY: Final = "/mnt/models"
+"""A claim `c` is mounted read-only at /mnt/models/c in the pod."""
+
+GPU_UUIDS_VARIABLE: Final = "MCP2026_GPU_UUIDS"
+"""In the container: the comma-separated UUIDs of the GPUs that it was given, in container device order."""
