@@ -83,5 +83,7 @@ def parse_gpu_topology(resource: dict[str, Any]) -> GPUTopology:
     try:
         status = msgspec.convert(resource.get("status") or {}, GPUTopologyStatus)
     except msgspec.ValidationError as error:
-        raise InvalidResourceError(f"GPUTopology {metadata.get('name', '?')}", str(error), "the CRD's schema") from error
+        raise InvalidResourceError(
+            f"GPUTopology {metadata.get('name', '?')}", str(error), "the CRD's schema"
+        ) from error
     return GPUTopology(metadata.get("name", ""), status, metadata.get("resourceVersion", ""))

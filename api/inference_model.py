@@ -112,7 +112,9 @@ def parse_inference_model(resource: dict[str, Any]) -> InferenceModel:
         spec = msgspec.convert(resource.get("spec") or {}, InferenceModelSpec)
         status = msgspec.convert(resource.get("status") or {}, InferenceModelStatus)
     except msgspec.ValidationError as error:
-        raise InvalidResourceError(f"InferenceModel {metadata.get('name', '?')}", str(error), "the CRD's schema") from error
+        raise InvalidResourceError(
+            f"InferenceModel {metadata.get('name', '?')}", str(error), "the CRD's schema"
+        ) from error
     return InferenceModel(
         namespace=metadata.get("namespace", "default"),
         name=metadata.get("name", ""),

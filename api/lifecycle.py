@@ -96,7 +96,9 @@ def transition(phase: Phase, event: Event) -> Phase:
     guard = TRANSITIONS.get((phase, type(event)))
     if guard is None:
         expected = [step.__name__ for (start, step) in TRANSITIONS if start is phase]
-        raise TransitionRefusedError(phase, name, f"only {expected[0]} moves it" if expected else "it is final")
+        raise TransitionRefusedError(
+            phase, name, f"only {expected[0]} moves it" if expected else "it is final"
+        )
     outcome = guard(event)
     if isinstance(outcome, Phase):
         return outcome

@@ -72,7 +72,9 @@ def decode_serving_config(document: bytes) -> ServingConfig:
     try:
         config = msgspec.json.decode(document, type=ServingConfig)
     except msgspec.ValidationError as error:
-        raise InvalidResourceError("serving configuration", str(error), "the schema of ServingConfig") from error
+        raise InvalidResourceError(
+            "serving configuration", str(error), "the schema of ServingConfig"
+        ) from error
     except msgspec.DecodeError as error:
         raise InvalidResourceError("serving configuration", str(error), "one JSON object") from error
     total = sum(version.weight for version in config.versions)

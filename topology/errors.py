@@ -1,0 +1,23 @@
+"""Errors of the topology package."""
+
+
+class TopologyError(Exception):
+    """Base of all errors raised in `mcp2026.topology`."""
+
+
+class MachineFormatError(TopologyError):
+    """A description of a machine cannot be read; `source` names it."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {problem}")
+        self.source = source
+        self.problem = problem
+
+
+class NoSuchSetError(TopologyError):
+    """No set of the asked size exists among the available GPUs."""
+
+    def __init__(self, size: int, available: int) -> None:
+        super().__init__(f"{size} GPUs asked, {available} available")
+        self.size = size
+        self.available = available
