@@ -48,7 +48,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 def merge_condition(conditions: tuple[Condition, ...], new: Condition) -> tuple[Condition, ...]:
     """Return `conditions` with `new` in its type's place.
 
-    The transition time of the old one is kept while the status stays the same, as Kubernetes' API conventions ask.
+    The old transition time is kept while the status stays the same, as Kubernetes' API conventions ask.
     """
     for position, old in enumerate(conditions):
         if old.type == new.type:

@@ -56,7 +56,10 @@ class GpuStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GPUTopologyStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What the device plugin saw. `pcie_ancestors[i][j]` names the nearest common PCIe ancestor of GPUs i and j."""
+    """What the device plugin saw.
+
+    `pcie_ancestors[i][j]` names the nearest common PCIe ancestor of the GPUs at places i and j.
+    """
 
     driver: str = ""
     cuda: str = ""

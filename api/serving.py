@@ -1,4 +1,4 @@
-"""What a runtime process is told to serve: written by the operator or by `mcp2026 local`, read by the runtime.
+"""What a runtime process is told to serve: by the operator in a cluster, by `mcp2026 local` elsewhere.
 
 One immutable document per revision. In a cluster it is a ConfigMap mounted into the pod, locally a file.
 """
@@ -92,7 +92,7 @@ def encode_serving_config(config: ServingConfig) -> bytes:
 
 
 def check_range(field: str, value: float, allowed: tuple[int, int]) -> None:
-    """Raise `InvalidResourceError`, naming the range, unless `value` lies in `allowed` (both ends included)."""
+    """Raise `InvalidResourceError`, naming the range, unless `value` lies in `allowed` (ends included)."""
     low, high = allowed
     if not (math.isfinite(value) and low <= value <= high):
         raise InvalidResourceError(field, f"{value} is out of range", f"{low} to {high}")

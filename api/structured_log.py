@@ -12,7 +12,7 @@ _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, and what the call gave as `extra`."""
+    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, and the `extra` of the call."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return `record` as one line of JSON; values that JSON does not know become their text."""

@@ -72,7 +72,7 @@ def best_gpu_set(
     Equal scores are decided by the lowest positions, so that the answer depends on nothing but the arguments.
 
     Raises:
-        NoSuchSetError: `free` together with `must_include` has fewer than `size` GPUs, or `must_include` more.
+        NoSuchSetError: `free` and `must_include` together have fewer than `size` GPUs, or the latter more.
 
     """
     required = tuple(sorted(set(must_include)))
