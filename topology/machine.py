@@ -6,8 +6,9 @@ Hardware is discovered elsewhere (the device plugin's NVML adapter); every decis
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+import msgspec
 import yaml
 
 from mcp2026.api.gpu_topology import GPUTopologyStatus
@@ -42,7 +43,7 @@ class NvLink:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU. `memory_mib` is in MiB; `numa_node` is None where the system does not tell."""
+    """One GPU. `memory_mib` is in MiB; `numa_node` is None where the system does not tell (-1 in Linux)."""
 
     index: int
     uuid: str
@@ -69,7 +70,7 @@ def machine_from_file(path: Path) -> Machine:
     """Read a machine from YAML, in the format of `tests/topologies`.
 
     Raises:
-        MachineFormatError: the file is not YAML, or lacks a field; the message names both.
+        MachineFormatError: the file is not YAML, or a field is missing or wrong; the message names both.
 
     """
     try:
@@ -77,29 +78,59 @@ def machine_from_file(path: Path) -> Machine:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise MachineFormatError(str(path), f"not YAML: {error}") from error
     try:
-        return _machine_from_document(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MachineFormatError(str(path), f"{type(error).__name__}: {error}") from error
+        return _machine_from_document(msgspec.convert(document, _Document))
+    except (msgspec.ValidationError, ValueError) as error:
+        raise MachineFormatError(str(path), str(error)) from error
 
 
-def _machine_from_document(document: dict[str, Any]) -> Machine:
+class _LinkEntry(msgspec.Struct, frozen=True):
+    link: int
+    peer: int | Literal["nvswitch"]
+    version: int
+
+
+class _GpuEntry(msgspec.Struct, frozen=True):
+    index: int
+    uuid: str
+    product: str
+    memory_mib: int
+    pci_bus_id: str
+    numa_node: int | None = None
+    nvlinks: tuple[_LinkEntry, ...] | None = None
+
+
+class _Document(msgspec.Struct, frozen=True):
+    name: str
+    driver: str | float
+    cuda: str | float
+    gpus: tuple[_GpuEntry, ...]
+    pcie_ancestor: tuple[tuple[str, ...], ...]
+
+
+def _machine_from_document(document: _Document) -> Machine:
+    size = len(document.gpus)
+    if len(document.pcie_ancestor) != size or any(len(row) != size for row in document.pcie_ancestor):
+        raise ValueError(f"pcie_ancestor is not a matrix of {size} x {size}, as many as gpus")
     gpus = tuple(
         Gpu(
-            index=gpu["index"],
-            uuid=gpu["uuid"],
-            product=gpu["product"],
-            memory_mib=gpu["memory_mib"],
-            pci_bus_id=str(gpu["pci_bus_id"]),
-            numa_node=gpu.get("numa_node"),
+            index=gpu.index,
+            uuid=gpu.uuid,
+            product=gpu.product,
+            memory_mib=gpu.memory_mib,
+            pci_bus_id=gpu.pci_bus_id,
+            numa_node=gpu.numa_node if gpu.numa_node is not None and gpu.numa_node >= 0 else None,
             nvlinks=tuple(
-                NvLink(link["link"], link["peer"] if isinstance(link["peer"], int) else None, link["version"])
-                for link in gpu.get("nvlinks") or ()
+                NvLink(link.link, link.peer if isinstance(link.peer, int) else None, link.version)
+                for link in gpu.nvlinks or ()
             ),
         )
-        for gpu in document["gpus"]
+        for gpu in document.gpus
     )
-    ancestors = tuple(tuple(_ancestor(name) for name in row) for row in document["pcie_ancestor"])
-    return Machine(document["name"], gpus, ancestors, str(document["driver"]), str(document["cuda"]))
+    try:
+        ancestors = tuple(tuple(_ancestor(name) for name in row) for row in document.pcie_ancestor)
+    except KeyError as error:
+        raise ValueError(f"pcie_ancestor: no PCIe ancestor is called {error}") from error
+    return Machine(document.name, gpus, ancestors, str(document.driver), str(document.cuda))
 
 
 def machine_from_topology(name: str, status: GPUTopologyStatus) -> Machine:

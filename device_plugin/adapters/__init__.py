@@ -1,0 +1,1 @@
+"""The plugin's edges, each against one outside thing: NVML, kubelet, API server, probes."""

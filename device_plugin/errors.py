@@ -1,0 +1,96 @@
+"""Errors of the device plugin. Each says what was wrong and what to do."""
+
+from pathlib import Path
+
+
+class DevicePluginError(Exception):
+    """Base of all errors raised in `mcp2026.device_plugin`."""
+
+
+class InvalidSettingError(DevicePluginError):
+    """A flag or an environment variable has no usable value."""
+
+    def __init__(self, setting: str, problem: str, allowed: str) -> None:
+        super().__init__(f"{setting}: {problem}; allowed: {allowed}")
+        self.setting = setting
+
+
+class NvmlError(DevicePluginError):
+    """The GPUs of this node cannot be read."""
+
+
+class NoDriverLibraryError(NvmlError):
+    """There is no libnvidia-ml.so.1."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no NVIDIA driver library (libnvidia-ml.so.1) found on this node: install the driver, or run the "
+            "plugin with the NVIDIA container runtime"
+        )
+
+
+class DriverNotRunningError(NvmlError):
+    """The library is there and refuses to start."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the NVIDIA driver library is here, but does not start ({reason}): load the kernel module, "
+            "check that `nvidia-smi` works on this node and that library and module are of one version"
+        )
+        self.reason = reason
+
+
+class DriverTooOldError(NvmlError):
+    """The library lacks a function without which the GPUs cannot be described."""
+
+    def __init__(self, function: str, driver: str) -> None:
+        super().__init__(
+            f"the NVIDIA driver {driver or '(unknown version)'} has no {function}: update the driver "
+            "(CUDA 12.4 needs 550 or later)"
+        )
+        self.function = function
+
+
+class NoGpusError(NvmlError):
+    """The driver runs and shows no GPU that can be read."""
+
+    def __init__(self, unreadable: str = "") -> None:
+        seen = f"no GPU that can be read ({unreadable})" if unreadable else "no GPU"
+        super().__init__(
+            f"the NVIDIA driver shows {seen} on this node: check `nvidia-smi -L`, or keep the plugin off "
+            "this node by a node selector"
+        )
+
+
+class KubeletError(DevicePluginError):
+    """The kubelet cannot be reached or refuses."""
+
+
+class NoKubeletSocketError(KubeletError):
+    """The kubelet's registration socket does not exist."""
+
+    def __init__(self, socket: Path, waited_s: float) -> None:
+        super().__init__(
+            f"no kubelet socket at {socket} after {waited_s:g} s: mount the host's {socket.parent} into the "
+            "pod (hostPath), and check that the kubelet runs and that --kubelet-directory names its root"
+        )
+        self.socket = socket
+
+
+class RegistrationRefusedError(KubeletError):
+    """The kubelet's answer to Register is an error that a retry does not mend."""
+
+    def __init__(self, resource: str, reason: str) -> None:
+        super().__init__(f"the kubelet refused to register {resource}: {reason}")
+        self.resource = resource
+
+
+class SocketInUseError(KubeletError):
+    """Something else is at the path of the plugin's own socket."""
+
+    def __init__(self, socket: Path, holder: str) -> None:
+        super().__init__(
+            f"{socket} is {holder}: stop the other device plugin on this node, or give this one another "
+            "--resource-prefix and --socket-name"
+        )
+        self.socket = socket
