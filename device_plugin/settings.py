@@ -1,0 +1,164 @@
+"""The plugin's settings: one frozen object, from flags, and environment variables where the flag names one."""
+
+import argparse
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from mcp2026.api.names import GPU_RESOURCE
+from mcp2026.api.structured_log import LogFormat
+from mcp2026.device_plugin.errors import InvalidSettingError
+
+DEFAULT_PREFIX, _, RESOURCE_BASE_NAME = GPU_RESOURCE.partition("/")
+LONGEST_SOCKET_PATH = 107
+"""Bytes, without the closing zero: `sun_path` of Linux."""
+
+_SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings. Durations are in seconds."""
+
+    node_name: str
+    kubelet_directory: Path = Path("/var/lib/kubelet")
+    resource_prefix: str = DEFAULT_PREFIX
+    socket_name: str = "mcp2026-gpu.sock"
+    kubelet_timeout_s: float = 30.0
+    health_interval_s: float = 5.0
+    holders_interval_s: float = 5.0
+    pass_device_nodes: bool = False
+    publish_topology: bool = True
+    fail_on_no_gpus: bool = True
+    health_port: int | None = None
+    log_format: LogFormat = "json"
+    log_level: str = "INFO"
+
+    def __post_init__(self) -> None:
+        if not self.node_name:
+            raise InvalidSettingError("--node-name", "not given", "the node's name, here or in NODE_NAME")
+        if not _SUBDOMAIN.fullmatch(self.resource_prefix) or "kubernetes.io" in self.resource_prefix:
+            raise InvalidSettingError(
+                "--resource-prefix",
+                f"{self.resource_prefix!r}",
+                "a DNS subdomain, such as nvidia.com, without kubernetes.io",
+            )
+        if "/" in self.socket_name or self.socket_name in ("", ".", "..", "kubelet.sock"):
+            raise InvalidSettingError(
+                "--socket-name", f"{self.socket_name!r}", "a file name other than kubelet.sock"
+            )
+        if len(bytes(self.plugin_socket)) > LONGEST_SOCKET_PATH:
+            raise InvalidSettingError(
+                "--kubelet-directory",
+                f"the socket's path {self.plugin_socket} is too long",
+                f"{LONGEST_SOCKET_PATH} bytes in all",
+            )
+        for name, value in (
+            ("--kubelet-timeout", self.kubelet_timeout_s),
+            ("--health-interval", self.health_interval_s),
+            ("--holders-interval", self.holders_interval_s),
+        ):
+            if not 0.1 <= value <= 3600 or not math.isfinite(value):
+                raise InvalidSettingError(name, f"{value}", "0.1 to 3600 seconds")
+        if self.health_port is not None and not 0 <= self.health_port <= 65535:
+            raise InvalidSettingError("--health-port", f"{self.health_port}", "0 (any free port) to 65535")
+
+    @property
+    def resource_name(self) -> str:
+        """The extended resource of whole GPUs."""
+        return f"{self.resource_prefix}/{RESOURCE_BASE_NAME}"
+
+    @property
+    def plugin_directory(self) -> Path:
+        """Where the kubelet and its plugins have their sockets."""
+        return self.kubelet_directory / "device-plugins"
+
+    @property
+    def kubelet_socket(self) -> Path:
+        """Where plugins register."""
+        return self.plugin_directory / "kubelet.sock"
+
+    @property
+    def plugin_socket(self) -> Path:
+        """Where this plugin serves."""
+        return self.plugin_directory / self.socket_name
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """Where the kubelet tells who holds which device."""
+        return self.kubelet_directory / "pod-resources" / "kubelet.sock"
+
+
+def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings of a command line.
+
+    Raises:
+        InvalidSettingError: a value is missing or out of its range.
+        SystemExit: the command line cannot be parsed, or asks for help.
+
+    """
+    default = Settings(node_name="-")
+    parser = argparse.ArgumentParser(
+        prog="mcp2026-device-plugin",
+        description="Offers this node's GPUs to the kubelet and publishes their topology to the cluster.",
+    )
+    flag = parser.add_argument
+    flag("--node-name", default=environment.get("NODE_NAME", ""), help="the node's name (NODE_NAME)")
+    flag("--kubelet-directory", type=Path, default=default.kubelet_directory, help="the kubelet's root")
+    flag("--resource-prefix", default=default.resource_prefix, help="the resource is called PREFIX/gpu")
+    flag("--socket-name", default=default.socket_name, help="the plugin's socket in device-plugins/")
+    flag(
+        "--kubelet-timeout",
+        type=float,
+        default=default.kubelet_timeout_s,
+        metavar="SECONDS",
+        help="how long the first registration may take before the plugin gives up",
+    )
+    flag("--health-interval", type=float, default=default.health_interval_s, metavar="SECONDS")
+    flag(
+        "--holders-interval",
+        type=float,
+        default=default.holders_interval_s,
+        metavar="SECONDS",
+        help="how often the kubelet is asked who holds which GPU",
+    )
+    flag(
+        "--pass-device-nodes",
+        action=argparse.BooleanOptionalAction,
+        default=default.pass_device_nodes,
+        help="give /dev/nvidia* to containers; for nodes without the NVIDIA container runtime",
+    )
+    flag(
+        "--publish-topology",
+        action=argparse.BooleanOptionalAction,
+        default=default.publish_topology,
+        help="write the GPUTopology of this node; needs the API server",
+    )
+    flag(
+        "--fail-on-no-gpus",
+        action=argparse.BooleanOptionalAction,
+        default=default.fail_on_no_gpus,
+        help="end with an error on a node without driver or GPU; otherwise wait idle until stopped",
+    )
+    flag("--health-port", type=int, default=None, help="serve /healthz, /readyz and /metrics here")
+    flag("--log-format", choices=get_args(LogFormat), default=default.log_format)
+    flag("--log-level", choices=["DEBUG", "INFO", "WARNING", "ERROR"], default=default.log_level)
+    given = parser.parse_args(arguments)
+    return Settings(
+        node_name=given.node_name,
+        kubelet_directory=given.kubelet_directory.absolute(),
+        resource_prefix=given.resource_prefix,
+        socket_name=given.socket_name,
+        kubelet_timeout_s=given.kubelet_timeout,
+        health_interval_s=given.health_interval,
+        holders_interval_s=given.holders_interval,
+        pass_device_nodes=given.pass_device_nodes,
+        publish_topology=given.publish_topology,
+        fail_on_no_gpus=given.fail_on_no_gpus,
+        health_port=given.health_port,
+        log_format=given.log_format,
+        log_level=given.log_level,
+    )
