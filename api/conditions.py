@@ -29,6 +29,9 @@ class Reason(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     CONTAINER_FAILING = "ContainerFailing"
+    POD_CREATION_REFUSED = "PodCreationRefused"
+    PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
+    NAME_TAKEN = "NameTaken"
     INVALID_SPEC = "InvalidSpec"
     PROGRESSING = "Progressing"
 

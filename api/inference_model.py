@@ -3,26 +3,71 @@
 A test holds the two together: same fields, same defaults, same ranges.
 """
 
-from typing import Annotated, Any, Literal
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from mcp2026.api.conditions import Condition
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.lifecycle import Phase
+from mcp2026.api.names import GPU_RESOURCE
+from mcp2026.api.schema_errors import explain
 from mcp2026.api.serving import Batching
+
+NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+NAME_MAX_LENGTH: Final = 50
+"""Children and pods add up to 13 characters, and a Service's name and a label's value hold 63."""
+VERSION_ID_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+URI_PATTERN: Final = r"^pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[A-Za-z0-9._@+=-]+)+$"
+SHA256_PATTERN: Final = r"^[0-9a-f]{64}$"
+QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]{1,3})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+
+VersionId = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=VERSION_ID_PATTERN,
+        max_length=63,
+        description="at most 63 lower-case letters, digits and dashes, a letter or digit at both ends",
+    ),
+]
+ModelUri = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=URI_PATTERN,
+        max_length=1024,
+        description="pvc://<claim>/<path>, the path of letters, digits and . _ @ + = - without . or .. as a segment",
+    ),
+]
+Sha256 = Annotated[
+    str, msgspec.Meta(pattern=SHA256_PATTERN, description="the digest as 64 lower-case hex digits")
+]
+ModelName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=NAME_PATTERN,
+        max_length=NAME_MAX_LENGTH,
+        description="at most 50 lower-case letters, digits and dashes, a letter first and no dash last",
+    ),
+]
+Quantity = Annotated[
+    str,
+    msgspec.Meta(pattern=QUANTITY_PATTERN, max_length=32, description="a quantity such as 500m, 2 or 4Gi"),
+]
+PriorityClassName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 
 
 class ModelVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One version: where its file lies and which share of the traffic it gets."""
 
-    version_id: str
-    uri: str
+    version_id: VersionId
+    uri: ModelUri
     """``pvc://<claim>/<path>``: a file on a PersistentVolumeClaim of the model's namespace."""
     weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
     """Percent."""
     format: Literal["ONNX"] = "ONNX"
-    sha256: str | None = None
+    sha256: Sha256 | None = None
 
 
 class Gpu(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -35,8 +80,12 @@ class Gpu(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
 class Resources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """CPU and memory of each replica, as Kubernetes quantities."""
 
-    requests: dict[str, str | int] = {}
-    limits: dict[str, str | int] = {}
+    requests: Annotated[
+        dict[str, Quantity | Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=16)
+    ] = {}
+    limits: Annotated[
+        dict[str, Quantity | Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=16)
+    ] = {}
 
 
 class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -50,9 +99,14 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
     batching: Batching = Batching()
     gpu: Gpu = Gpu()
     resources: Resources = Resources()
-    priority_class_name: str | None = None
-    depends_on: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] = ()
+    priority_class_name: PriorityClassName | None = None
+    depends_on: Annotated[tuple[ModelName, ...], msgspec.Meta(max_length=16)] = ()
     """Names of InferenceModels in the same namespace that must be ready or completed first."""
+
+    @property
+    def versions_column(self) -> str:
+        """The versions and their shares for `kubectl get`: ``v1=90,v2=10``."""
+        return ",".join(f"{version.version_id}={version.weight}" for version in self.versions)
 
 
 class Transition(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,27 +154,90 @@ class InferenceModel(msgspec.Struct, frozen=True, rename="camel"):
     deleting: bool = False
 
 
+def claim_and_path(uri: str) -> tuple[str, PurePosixPath]:
+    """Split ``pvc://<claim>/<path>`` into the claim's name and the path below its root."""
+    claim, _, path = uri.removeprefix("pvc://").partition("/")
+    return claim, PurePosixPath(path)
+
+
 def parse_inference_model(resource: dict[str, Any]) -> InferenceModel:
     """Return the typed form of a resource in Kubernetes' JSON shape.
 
     Raises:
-        InvalidResourceError: `spec` or `status` lacks a field or has a value that the schema refuses.
+        InvalidResourceError: a field is missing, unknown or refused by the schema, or two fields contradict.
 
     """
     metadata = resource.get("metadata") or {}
+    name = metadata.get("name", "")
+    document = resource.get("spec") or {}
     try:
-        spec = msgspec.convert(resource.get("spec") or {}, InferenceModelSpec)
-        status = msgspec.convert(resource.get("status") or {}, InferenceModelStatus)
+        spec = msgspec.convert(document, InferenceModelSpec)
     except msgspec.ValidationError as error:
-        raise InvalidResourceError(
-            f"InferenceModel {metadata.get('name', '?')}", str(error), "the CRD's schema"
-        ) from error
+        raise explain(error, document, InferenceModelSpec, "spec") from error
+    check_inference_model(name, spec)
     return InferenceModel(
         namespace=metadata.get("namespace", "default"),
-        name=metadata.get("name", ""),
+        name=name,
         uid=metadata.get("uid", ""),
         generation=metadata.get("generation", 1),
         spec=spec,
-        status=status,
+        status=parse_status(resource),
         deleting="deletionTimestamp" in metadata,
     )
+
+
+def parse_status(resource: dict[str, Any]) -> InferenceModelStatus:
+    """Return the typed status of a resource, whether its spec is good or not.
+
+    Raises:
+        InvalidResourceError: the schema refuses a field of the status.
+
+    """
+    document = resource.get("status") or {}
+    try:
+        return msgspec.convert(document, InferenceModelStatus)
+    except msgspec.ValidationError as error:
+        raise explain(error, document, InferenceModelStatus, "status") from error
+
+
+def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
+    """Check the rules that span several fields: the CRD has the same ones in CEL.
+
+    Raises:
+        InvalidResourceError: the first rule that does not hold.
+
+    """
+    if not re.match(NAME_PATTERN, name) or len(name) > NAME_MAX_LENGTH:
+        raise InvalidResourceError(
+            "metadata.name",
+            f"{name!r} is not allowed",
+            "at most 50 lower-case letters, digits and dashes, a letter first and no dash last",
+        )
+    ids = [version.version_id for version in spec.versions]
+    if len(set(ids)) != len(ids):
+        raise InvalidResourceError("spec.versions", f"{', '.join(ids)} repeats an id", "each versionId once")
+    total = sum(version.weight for version in spec.versions)
+    if total != 100:
+        raise InvalidResourceError("spec.versions", f"the weights sum to {total}", "weights that sum to 100")
+    for position, version in enumerate(spec.versions):
+        if {".", ".."} & set(version.uri.split("/")):
+            raise InvalidResourceError(
+                f"spec.versions[{position}].uri",
+                f"{version.uri!r} has . or .. as a segment",
+                "pvc://<claim>/<path> without . or .. as a segment",
+            )
+    if spec.batching.min_batch_size > spec.batching.max_batch_size:
+        raise InvalidResourceError(
+            "spec.batching.minBatchSize",
+            f"{spec.batching.min_batch_size} is above maxBatchSize {spec.batching.max_batch_size}",
+            f"1 to maxBatchSize ({spec.batching.max_batch_size})",
+        )
+    for kind, quantities in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
+        if GPU_RESOURCE in quantities:
+            raise InvalidResourceError(
+                f"spec.resources.{kind}", f"{GPU_RESOURCE} is set here", "GPUs by spec.gpu.count alone"
+            )
+    if name in spec.depends_on:
+        raise InvalidResourceError("spec.dependsOn", f"{name} depends on itself", "names of other models")
+    if len(set(spec.depends_on)) != len(spec.depends_on):
+        raise InvalidResourceError("spec.dependsOn", "a name is repeated", "each name once")

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.schema_errors import explain
 
 MAX_BATCH_SIZE_RANGE = (4, 128)
 PREFETCH_QUEUE_DEPTH_RANGE = (2, 32)
@@ -70,11 +71,10 @@ def decode_serving_config(document: bytes) -> ServingConfig:
 
     """
     try:
-        config = msgspec.json.decode(document, type=ServingConfig)
+        decoded = msgspec.json.decode(document)
+        config = msgspec.convert(decoded, ServingConfig)
     except msgspec.ValidationError as error:
-        raise InvalidResourceError(
-            "serving configuration", str(error), "the schema of ServingConfig"
-        ) from error
+        raise explain(error, decoded, ServingConfig, "servingConfig") from error
     except msgspec.DecodeError as error:
         raise InvalidResourceError("serving configuration", str(error), "one JSON object") from error
     total = sum(version.weight for version in config.versions)
