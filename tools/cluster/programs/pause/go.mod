@@ -1,0 +1,3 @@
+module mcp2026.io/tools/cluster/programs/pause
+
+go 1.24
