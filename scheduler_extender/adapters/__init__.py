@@ -1,0 +1,1 @@
+"""Thin shells, each against one outside thing: here the Kubernetes API server."""

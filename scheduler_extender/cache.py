@@ -1,0 +1,141 @@
+"""What we know of the cluster, from events alone: no input or output, no clock.
+
+Free GPUs are counted carefully: a GPU is free only if its node's `GPUTopology` shows no holder, and pods
+that are bound to the node but that the topology does not show yet are deducted by count. A pod bound
+by kube-scheduler is thus counted from the moment in which the watch shows it, long before the kubelet
+has allocated its devices; and it is never counted twice.
+"""
+
+from types import MappingProxyType
+
+from mcp2026.scheduler_extender.cluster_events import (
+    ClusterEvent,
+    Gone,
+    Kind,
+    Listed,
+    Observed,
+    ObservedNode,
+    ObservedPod,
+    ObservedTopology,
+    Seen,
+)
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
+
+NO_TOPOLOGY = "no GPUTopology for this node: is the device plugin running?"
+
+
+class ClusterCache:
+    """Takes events, gives snapshots."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeSnapshot] = {}
+        self._topologies: dict[str, ObservedTopology] = {}
+        self._pods: dict[str, ObservedPod] = {}
+        """By key: pods that are bound, ask for GPUs and have not ended. No others matter."""
+        self._pods_on: dict[str, dict[str, ObservedPod]] = {}
+        self._listed: set[Kind] = set()
+        self._snapshot: ClusterSnapshot | None = None
+
+    @property
+    def waiting_for(self) -> tuple[Kind, ...]:
+        """The kinds that were not listed yet; a snapshot is trustworthy once there are none."""
+        return tuple(kind for kind in Kind if kind not in self._listed)
+
+    @property
+    def sizes(self) -> dict[Kind, int]:
+        """How many objects of each kind are kept."""
+        return {
+            Kind.NODES: len(self._nodes),
+            Kind.PODS: len(self._pods),
+            Kind.GPU_TOPOLOGIES: len(self._topologies),
+        }
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the cluster as it is now. Costs nothing while nothing changed."""
+        if self._snapshot is None:
+            self._snapshot = ClusterSnapshot(MappingProxyType(dict(self._nodes)))
+        return self._snapshot
+
+    def apply(self, event: ClusterEvent) -> None:
+        """Take one event into account."""
+        match event:
+            case Listed(kind, objects):
+                keys = {observed.key for observed in objects}
+                for key in [key for key in self._keys(kind) if key not in keys]:
+                    self._forget(kind, key)
+                for observed in objects:
+                    self._remember(observed)
+                self._listed.add(kind)
+            case Seen(observed):
+                self._remember(observed)
+            case Gone(kind, key):
+                self._forget(kind, key)
+
+    def _keys(self, kind: Kind) -> tuple[str, ...]:
+        match kind:
+            case Kind.NODES:
+                return tuple(self._nodes)
+            case Kind.PODS:
+                return tuple(self._pods)
+            case Kind.GPU_TOPOLOGIES:
+                return tuple(self._topologies)
+
+    def _remember(self, observed: Observed) -> None:
+        match observed:
+            case ObservedNode(name):
+                if name not in self._nodes:
+                    self._nodes[name] = self._view(name)
+                    self._snapshot = None
+            case ObservedTopology(name):
+                self._topologies[name] = observed
+                self._refresh(name)
+            case ObservedPod():
+                if self._pods.get(observed.key) == observed:
+                    return
+                self._forget(Kind.PODS, observed.key)
+                if observed.node and observed.gpus and not observed.finished:
+                    self._pods[observed.key] = observed
+                    self._pods_on.setdefault(observed.node, {})[observed.key] = observed
+                    self._refresh(observed.node)
+
+    def _forget(self, kind: Kind, key: str) -> None:
+        match kind:
+            case Kind.NODES:
+                if self._nodes.pop(key, None):
+                    self._snapshot = None
+            case Kind.GPU_TOPOLOGIES:
+                if self._topologies.pop(key, None):
+                    self._refresh(key)
+            case Kind.PODS:
+                pod = self._pods.pop(key, None)
+                if pod is not None:
+                    here = self._pods_on[pod.node]
+                    del here[key]
+                    if not here:
+                        del self._pods_on[pod.node]
+                    self._refresh(pod.node)
+
+    def _refresh(self, node: str) -> None:
+        if node in self._nodes:
+            self._nodes[node] = self._view(node)
+            self._snapshot = None
+
+    def _view(self, node: str) -> NodeSnapshot:
+        topology = self._topologies.get(node)
+        if topology is None:
+            return NodeSnapshot(node, None, NO_TOPOLOGY)
+        if topology.graph is None:
+            return NodeSnapshot(node, None, topology.problem)
+        holdings = topology.holdings or {}
+        lacking = [pod.gpus - holdings.get(key, 0) for key, pod in self._pods_on.get(node, {}).items()]
+        return NodeSnapshot(
+            node,
+            NodeGpus(
+                graph=topology.graph,
+                fingerprint=topology.fingerprint,
+                indices=topology.indices,
+                held=topology.held,
+                unhealthy=topology.unhealthy,
+                promised=tuple(sorted((lack for lack in lacking if lack > 0), reverse=True)),
+            ),
+        )

@@ -1,0 +1,57 @@
+"""Which of the nodes that fit is best: the one whose best free set of GPUs scores highest.
+
+The score of a set is a list of terms in bands. Bands cannot be put into the protocol's 0 to 10 as a weighted
+sum without one flipping another, so nodes are ranked by their lists and the ranks are put into 0 to 10.
+"""
+
+from collections.abc import Sequence
+
+from mcp2026.scheduler_extender.score_memo import ScoreMemo
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus
+from mcp2026.scheduler_extender.wire import MAX_PRIORITY
+
+_NO_ROOM: tuple[int, ...] = ()
+"""The key of a node without room: below every real key."""
+
+
+def prioritize_nodes(
+    snapshot: ClusterSnapshot, node_names: tuple[str, ...], asked: int, memo: ScoreMemo
+) -> dict[str, int]:
+    """Return the priority of each node, 0 to 10: 0 everywhere for a pod that asks for no GPU."""
+    if asked == 0:
+        return dict.fromkeys(node_names, 0)
+    keys = []
+    for name in node_names:
+        node = snapshot.nodes.get(name)
+        fits = node is not None and node.gpus is not None and asked <= node.gpus.available
+        keys.append(best_key(node.gpus, asked, memo) if node and node.gpus and fits else _NO_ROOM)
+    return dict(zip(node_names, ranks_to_priorities(keys), strict=True))
+
+
+def best_key(gpus: NodeGpus, asked: int, memo: ScoreMemo) -> tuple[int, ...]:
+    """Return the score's key of the best set of `asked` GPUs that the node can give.
+
+    Pods that are starting get their sets first. The node's device plugin will choose for them with this same
+    scorer, so what it will take is foreseen with it; the node's `available` is at least `asked`.
+    """
+    free = gpus.free
+    for promise in gpus.promised:
+        taken = memo.best(gpus, free, promise).gpus
+        free = tuple(gpu for gpu in free if gpu not in taken)
+    return memo.best(gpus, free, asked).score.key
+
+
+def ranks_to_priorities(keys: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return a priority 0 to 10 for each key.
+
+    Equal keys get equal priorities, a greater key never a lower one. The greatest alone gets 10, so that the
+    best node wins however many classes there are; the others are spread down to 0. A lone class gets 10.
+    """
+    classes = sorted(set(keys), reverse=True)
+    steps = len(classes) - 1
+    priority = {
+        key: MAX_PRIORITY - (-(-MAX_PRIORITY * rank // steps) if steps else 0)
+        for rank, key in enumerate(classes)
+    }
+    priority[_NO_ROOM] = 0
+    return [priority[key] for key in keys]

@@ -1,0 +1,103 @@
+"""The settings of the process: one frozen object, read once from the command line and the environment."""
+
+import argparse
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from mcp2026.api.names import EXTENDER_PORT
+from mcp2026.api.structured_log import LogFormat
+from mcp2026.scheduler_extender.errors import InvalidSettingError
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+LOOPBACK = "127.0.0.1"
+EVERY_ADDRESS = "0.0.0.0"
+
+MAX_BODY_BYTES = 32 * 2**20
+"""A verb's body: 5,000 whole nodes of 6 KiB each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Validated on construction; port 0 lets the system choose one, which the log then names."""
+
+    host: str = LOOPBACK
+    port: int = EXTENDER_PORT
+    metrics_host: str = EVERY_ADDRESS
+    metrics_port: int | None = None
+    """Where health and metrics, and no verbs, are served to others; None: nowhere."""
+    kubeconfig: Path | None = None
+    """None: the pod's service account, or outside a pod the default kubeconfig."""
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "INFO"
+
+    def __post_init__(self) -> None:
+        if not _is_loopback(self.host):
+            raise InvalidSettingError(
+                "--host",
+                f"{self.host} is reachable by others, and the verbs are plain HTTP without authentication",
+                "a loopback address such as 127.0.0.1 (the scheduler runs in the same pod)",
+            )
+        for flag, port in (("--port", self.port), ("--metrics-port", self.metrics_port)):
+            if port is not None and not 0 <= port <= 65_535:
+                raise InvalidSettingError(flag, f"{port} is no port", "0 to 65535")
+        if self.metrics_port and self.metrics_port == self.port:
+            raise InvalidSettingError("--metrics-port", f"{self.port} is --port", "another port")
+        if self.kubeconfig is not None and not self.kubeconfig.is_file():
+            raise InvalidSettingError("--kubeconfig", f"{self.kubeconfig} is no file", "a kubeconfig file")
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings that the command line and `KUBECONFIG` give.
+
+    Raises:
+        InvalidSettingError: a value is out of range.
+        SystemExit: an unknown flag (status 2), or --help (status 0).
+
+    """
+    parser = argparse.ArgumentParser(
+        prog="mcp2026-scheduler-extender",
+        description="Tells kube-scheduler which nodes have the GPUs that a pod asks for, and which is best.",
+    )
+    parser.add_argument("--host", default=LOOPBACK, help="loopback address of the verbs [%(default)s]")
+    parser.add_argument("--port", type=int, default=EXTENDER_PORT, help="port of the verbs [%(default)s]")
+    parser.add_argument(
+        "--metrics-host", default=EVERY_ADDRESS, help="address of --metrics-port [%(default)s]"
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        help="serve /healthz, /readyz and /metrics here too, for the kubelet and Prometheus [not served]",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        help="kubeconfig file [$KUBECONFIG, else the service account in a pod, else ~/.kube/config]",
+    )
+    parser.add_argument("--log-format", choices=get_args(LogFormat), default="text")
+    parser.add_argument("--log-level", choices=get_args(LogLevel), default="INFO")
+    given = parser.parse_args(arguments)
+    kubeconfig = cast("Path | None", given.kubeconfig)
+    if kubeconfig is None and environment.get("KUBECONFIG"):
+        kubeconfig = Path(environment["KUBECONFIG"])
+    return Settings(
+        host=given.host,
+        port=given.port,
+        metrics_host=given.metrics_host,
+        metrics_port=given.metrics_port,
+        kubeconfig=kubeconfig,
+        log_format=given.log_format,
+        log_level=given.log_level,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
