@@ -35,14 +35,15 @@ def filter_nodes(snapshot: ClusterSnapshot, node_names: tuple[str, ...], asked: 
             unresolvable[name] = f"has {_gpus(node.gpus.total)}, {asked} asked"
         elif asked > node.gpus.healthy:
             sick = node.gpus.numbers(node.gpus.unhealthy)
-            unresolvable[name] = f"has {node.gpus.healthy} healthy GPUs, {asked} asked ({sick} unhealthy)"
+            healthy = _gpus(node.gpus.healthy, "healthy ")
+            unresolvable[name] = f"has {healthy}, {asked} asked ({sick} unhealthy)"
         else:
             failed[name] = f"needs {_gpus(asked)}, {_room(node.gpus)}"
     return Filtered(tuple(feasible), failed, unresolvable)
 
 
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
+def _gpus(count: int, quality: str = "") -> str:
+    return f"1 {quality}GPU" if count == 1 else f"{count} {quality}GPUs"
 
 
 def _room(gpus: NodeGpus) -> str:
