@@ -58,7 +58,7 @@ def preferred_gpus(
 
 def _first(available: Iterable[str], must_include: Iterable[str], size: int, reason: str) -> Preference:
     in_order = list(dict.fromkeys([*must_include, *available]))
-    return Preference(tuple(in_order[:size]), reason, fell_back=True)
+    return Preference(tuple(in_order[: max(size, 0)]), reason, fell_back=True)
 
 
 def grant(snapshot: Snapshot, uuids: Sequence[str], node_exists: Callable[[str], bool] | None) -> Grant:

@@ -6,6 +6,7 @@ A call into the driver of a dead GPU may never return, and a pool of threads wou
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
@@ -31,8 +32,10 @@ async def blocking_call(function: Callable[[], _Result]) -> _Result:
             result = function()
         except BaseException as error:  # handed to the caller, whatever it is
             failure = error
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop has ended meanwhile: nobody waits for the answer
             loop.call_soon_threadsafe(settle, result, failure)
 
-    threading.Thread(target=work, name=f"blocking-{getattr(function, '__name__', 'call')}", daemon=True).start()
+    threading.Thread(
+        target=work, name=f"blocking-{getattr(function, '__name__', 'call')}", daemon=True
+    ).start()
     return await answer

@@ -15,8 +15,8 @@ MAX_DEVICE_ID_LENGTH = 63
 class Snapshot:
     """The machine and how its GPUs are.
 
-    `unhealthy` maps UUIDs to reasons. `unreadable` maps NVML indices to the reasons why those GPUs are not part
-    of the machine. `minor_numbers` gives the N of /dev/nvidiaN by UUID.
+    `unhealthy` maps UUIDs to reasons. `unreadable` maps NVML indices to the reasons why those GPUs are
+    not part of the machine. `minor_numbers` gives the N of /dev/nvidiaN by UUID.
     """
 
     machine: Machine

@@ -15,6 +15,18 @@ class InvalidSettingError(DevicePluginError):
         self.setting = setting
 
 
+class ProbePortError(DevicePluginError):
+    """The port for probes and metrics cannot be had."""
+
+    def __init__(self, port: int, reason: str) -> None:
+        super().__init__(f"--health-port {port} cannot be listened on ({reason}): choose a free one")
+        self.port = port
+
+
+class PublicationError(DevicePluginError):
+    """The API server did not take the topology; `str()` says why and what to do."""
+
+
 class NvmlError(DevicePluginError):
     """The GPUs of this node cannot be read."""
 

@@ -1,9 +1,9 @@
 """When must the plugin register with the kubelet again? A state without I/O: observations in, steps out.
 
 A starting kubelet wipes the folder of the plugins' sockets, creates kubelet.sock anew and knows no plugin any
-more. A kubelet that lost its stream to the plugin takes all its devices as unhealthy until it registers again;
-and a kubelet that is told of a restarted plugin too early drops the new connection along with the old one. So
-a registration counts only while the kubelet watches the device list.
+more. A kubelet that lost its stream to the plugin takes all its devices as unhealthy until it registers
+again; and a kubelet that is told of a restarted plugin too early drops the new connection along with the old
+one. So a registration counts only while the kubelet watches the device list.
 """
 
 from dataclasses import dataclass

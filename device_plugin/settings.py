@@ -1,4 +1,4 @@
-"""The plugin's settings: one frozen object, from flags, and environment variables where the flag names one."""
+"""The plugin's settings: one frozen object, from flags and from the environment where a flag says so."""
 
 import argparse
 import math

@@ -51,7 +51,7 @@ def topology_resource(node_name: str, node_uid: str) -> dict[str, Any]:
 
 
 def status_resource(node_name: str, status: GPUTopologyStatus) -> dict[str, Any]:
-    """Return `status` in Kubernetes' JSON shape. What is unknown is left out, for the schema allows no null."""
+    """Return `status` in Kubernetes' JSON shape; what is unknown is left out: the schema allows no null."""
     return {
         "apiVersion": API_VERSION,
         "kind": GPU_TOPOLOGY_KIND,

@@ -48,10 +48,11 @@ _NO_SUCH_LINK = (*_NO_SUCH_FACT, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A machine, and the GPUs (NVML index → reason) that exist but could not be read, such as lost ones."""
+    """A machine; the GPUs (NVML index → reason) that exist but could not be read; the N of /dev/nvidiaN."""
 
     machine: Machine
     unreadable: dict[int, str]
+    minor_numbers: dict[str, int]
 
 
 class NvmlDriver:
@@ -131,7 +132,12 @@ class NvmlDriver:
             tuple(None if a == b else _ancestor(handles[a], handles[b]) for b in facts) for a in facts
         )
         machine = Machine(name, gpus, ancestors, self._driver, self._cuda())
-        return Reading(machine, unreadable)
+        minors = {
+            gpu.uuid: minor
+            for index, gpu in facts.items()
+            if (minor := _minor_number(handles[index])) is not None
+        }
+        return Reading(machine, unreadable, minors)
 
     def failure(self, uuid: str) -> str | None:
         """Return why the GPU `uuid` does not work, None when it answers. A cheap probe: two calls.
@@ -286,6 +292,14 @@ def _link_generation(handle: _Handle, number: int) -> int:
         return known
     version = _optional(lambda: pynvml.nvmlDeviceGetNvLinkVersion(handle, number))
     return NVLINK_GENERATION_OF_VERSION.get(version, 0) if version is not None else 0
+
+
+def _minor_number(handle: _Handle) -> int | None:
+    try:
+        number: int = pynvml.nvmlDeviceGetMinorNumber(handle)
+    except pynvml.NVMLError:
+        return None
+    return number
 
 
 def _with_links(gpu: Gpu, links: tuple[NvLink, ...]) -> Gpu:

@@ -1,0 +1,96 @@
+"""Start-up: settings → driver → plugin. The only place that wires things together."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from mcp2026.api.gpu_topology import GPUTopologyStatus
+from mcp2026.api.structured_log import configure_logging
+from mcp2026.device_plugin.adapters.nvml import NvmlDriver
+from mcp2026.device_plugin.errors import DevicePluginError, InvalidSettingError, NoGpusError, NvmlError
+from mcp2026.device_plugin.health import HealthProbe, read_snapshot
+from mcp2026.device_plugin.plugin import Plugin
+from mcp2026.device_plugin.settings import Settings, parse_settings
+
+log = logging.getLogger("mcp2026.device_plugin")
+
+EXIT_FAILED, EXIT_USAGE = 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the plugin; return the exit status: 0 after a signal, 1 after an error, 2 for a bad setting."""
+    try:
+        settings = parse_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
+    except InvalidSettingError as error:
+        print(f"mcp2026-device-plugin: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    configure_logging(settings.log_format, settings.log_level)
+    try:
+        asyncio.run(_run_until_signal(settings))
+    except DevicePluginError as error:
+        log.error("%s", error, extra={"error": type(error).__name__})  # noqa: TRY400  (no use for a traceback)
+        return EXIT_FAILED
+    return 0
+
+
+async def _run_until_signal(settings: Settings) -> None:
+    work = asyncio.create_task(_run(settings))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, work, number)
+    with suppress(asyncio.CancelledError):
+        await work
+
+
+def _stop(work: "asyncio.Task[None]", number: signal.Signals) -> None:
+    log.info("stopping on %s", number.name)
+    work.cancel()
+
+
+async def _run(settings: Settings) -> None:
+    try:
+        driver = NvmlDriver.open()
+    except NvmlError as error:
+        await _without_gpus(settings, error)
+        return
+    probe = HealthProbe(driver, settings.node_name)
+    try:
+        snapshot = read_snapshot(driver, settings.node_name)
+        if not snapshot.machine.gpus:
+            reasons = ", ".join(f"GPU {index}: {reason}" for index, reason in snapshot.unreadable.items())
+            await _without_gpus(settings, NoGpusError(reasons))
+            return
+        log.info(
+            "found %d GPUs, driver %s, CUDA %s",
+            len(snapshot.machine.gpus),
+            snapshot.machine.driver,
+            snapshot.machine.cuda,
+            extra={"gpus": [gpu.uuid for gpu in snapshot.machine.gpus]},
+        )
+        await Plugin(settings, snapshot, probe, _topology_writer(settings)).run()
+    finally:
+        probe.close()
+
+
+def _topology_writer(settings: Settings) -> Callable[[GPUTopologyStatus], None] | None:
+    if not settings.publish_topology:
+        return None
+    # Imported here: the Kubernetes client takes a second to load, which who does not publish need not wait.
+    from mcp2026.device_plugin.adapters.topology_writer import TopologyWriter
+
+    return TopologyWriter(settings.node_name).write
+
+
+async def _without_gpus(settings: Settings, error: NvmlError) -> None:
+    if settings.fail_on_no_gpus:
+        raise error
+    log.warning("%s; idle, as --no-fail-on-no-gpus asks", error)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Calls to the kubelet: registration, and the list of who holds which device."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import grpc
+
+from mcp2026.api.gpu_topology import Holder
+from mcp2026.device_plugin.adapters.plugin_server import plugin_options, socket_identity
+from mcp2026.device_plugin.errors import KubeletError
+from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
+from mcp2026.device_plugin.kubelet import deviceplugin_pb2_grpc as service
+from mcp2026.device_plugin.kubelet import podresources_pb2 as pod_resources
+from mcp2026.device_plugin.kubelet import podresources_pb2_grpc as pod_resources_service
+
+CONTRACT_VERSION = "v1beta1"
+CALL_TIMEOUT_S = 10.0
+"""The kubelet dials back within Register, for at most 10 s."""
+LARGEST_ANSWER = 16 * 1024 * 1024
+"""Bytes; the pod-resources answer of a full node is above gRPC's default."""
+
+
+class RegistrationError(KubeletError):
+    """The kubelet did not take the registration; `str()` says why."""
+
+
+async def register(kubelet_socket: Path, endpoint: str, resource_name: str) -> None:
+    """Tell the kubelet that `resource_name` is served on the socket `endpoint` beside its own.
+
+    Raises:
+        RegistrationError: it did not answer, or refused.
+
+    """
+    request = contract.RegisterRequest(
+        version=CONTRACT_VERSION, endpoint=endpoint, resource_name=resource_name, options=plugin_options()
+    )
+    async with grpc.aio.insecure_channel(f"unix://{kubelet_socket}") as channel:
+        try:
+            stub = service.RegistrationStub(channel)  # type: ignore[no-untyped-call]
+            await stub.Register(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise RegistrationError(f"{error.code().name}: {error.details()}") from error
+
+
+async def gpu_holders(socket: Path, uuids: Iterable[str]) -> dict[str, Holder]:
+    """Return the container that holds each of the GPUs `uuids`, under whatever resource name.
+
+    Raises:
+        KubeletError: the kubelet does not tell.
+
+    """
+    if socket_identity(socket) is None:
+        raise KubeletError(
+            f"no pod-resources socket at {socket}: mount the host's {socket.parent} into the pod (hostPath)"
+        )
+    wanted = set(uuids)
+    options = [("grpc.max_receive_message_length", LARGEST_ANSWER)]
+    async with grpc.aio.insecure_channel(f"unix://{socket}", options=options) as channel:
+        try:
+            stub = pod_resources_service.PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
+            answer = await stub.List(pod_resources.ListPodResourcesRequest(), timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise KubeletError(f"{socket}: {error.code().name}: {error.details()}") from error
+    return {
+        uuid: Holder(pod.namespace, pod.name, container.name)
+        for pod in answer.pod_resources
+        for container in pod.containers
+        for devices in container.devices
+        for uuid in devices.device_ids
+        if uuid in wanted
+    }

@@ -1,0 +1,216 @@
+"""The DevicePlugin service on the plugin's Unix socket: translates between the contract and the decisions."""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+
+from mcp2026.device_plugin.allocation import grant, preferred_gpus
+from mcp2026.device_plugin.devices import Device, device_list
+from mcp2026.device_plugin.errors import SocketInUseError
+from mcp2026.device_plugin.inventory import Inventory
+from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
+from mcp2026.device_plugin.kubelet import deviceplugin_pb2_grpc as service
+from mcp2026.device_plugin.metrics import Metrics
+from mcp2026.device_plugin.registration import SocketIdentity
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 0.5
+"""For answers under way when the server stops."""
+
+_Context = grpc.aio.ServicerContext[object, object]
+
+
+def socket_identity(path: Path) -> SocketIdentity | None:
+    """Return what tells this socket from a later one at the same path; None where there is no socket."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISSOCK(status.st_mode):
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+class DevicePluginService(service.DevicePluginServicer):
+    """Answers the kubelet from the inventory; asks neither NVML nor the API server."""
+
+    def __init__(self, inventory: Inventory, metrics: Metrics, pass_device_nodes: bool) -> None:
+        self._inventory = inventory
+        self._metrics = metrics
+        self._node_exists = os.path.exists if pass_device_nodes else None
+        self.streams = 0
+        """How many ListAndWatch streams are open."""
+
+    async def GetDevicePluginOptions(  # noqa: N802  (the contract's name, as those below)
+        self, _request: contract.Empty, _context: _Context
+    ) -> contract.DevicePluginOptions:
+        """Return what the plugin can do."""
+        return plugin_options()
+
+    async def ListAndWatch(  # noqa: N802
+        self, _request: contract.Empty, _context: _Context
+    ) -> AsyncIterator[contract.ListAndWatchResponse]:
+        """Send the whole device list, now and at every change."""
+        self.streams += 1
+        try:
+            snapshot = self._inventory.snapshot
+            sent: tuple[Device, ...] | None = None
+            while True:
+                devices = device_list(snapshot)
+                if devices != sent:
+                    yield contract.ListAndWatchResponse(
+                        devices=[_device_message(device) for device in devices]
+                    )
+                    sent = devices
+                snapshot = await self._inventory.next_after(snapshot)
+        finally:
+            self.streams -= 1
+
+    async def GetPreferredAllocation(  # noqa: N802
+        self, request: contract.PreferredAllocationRequest, _context: _Context
+    ) -> contract.PreferredAllocationResponse:
+        """Return the best set for each container. Never an error: that would fail the pod's admission."""
+        return contract.PreferredAllocationResponse(
+            container_responses=[
+                contract.ContainerPreferredAllocationResponse(deviceIDs=self._preferred(container))
+                for container in request.container_requests
+            ]
+        )
+
+    def _preferred(self, container: contract.ContainerPreferredAllocationRequest) -> list[str]:
+        available, required = list(container.available_deviceIDs), list(container.must_include_deviceIDs)
+        size = container.allocation_size
+        try:
+            preference = preferred_gpus(self._inventory.snapshot, available, required, size)
+        except Exception:
+            log.exception("no preference could be worked out: the first GPUs are preferred")
+            self._metrics.preferences.labels("fallback").inc()
+            return list(dict.fromkeys([*required, *available]))[: max(size, 0)]
+        self._metrics.preferences.labels("fallback" if preference.fell_back else "scored").inc()
+        log.log(
+            logging.WARNING if preference.fell_back else logging.INFO,
+            "the first GPUs are preferred" if preference.fell_back else "preferred GPUs",
+            extra={"gpus": preference.uuids, "available": available, "reason": preference.reason},
+        )
+        return list(preference.uuids)
+
+    async def Allocate(  # noqa: N802
+        self, request: contract.AllocateRequest, _context: _Context
+    ) -> contract.AllocateResponse:
+        """Return what each container needs to use its GPUs."""
+        responses = []
+        for container in request.container_requests:
+            snapshot, uuids = self._inventory.snapshot, list(container.devices_ids)
+            doubtful = [
+                uuid for uuid in uuids if uuid not in snapshot.positions or uuid in snapshot.unhealthy
+            ]
+            if doubtful:
+                log.warning("the kubelet allocates GPUs that are not healthy", extra={"gpus": doubtful})
+            given = grant(snapshot, uuids, self._node_exists)
+            self._metrics.allocations.inc(len(uuids))
+            log.info("allocated", extra={"gpus": uuids, "device_nodes": given.device_nodes})
+            responses.append(
+                contract.ContainerAllocateResponse(
+                    envs=given.environment,
+                    devices=[
+                        contract.DeviceSpec(container_path=node, host_path=node, permissions="rw")
+                        for node in given.device_nodes
+                    ],
+                )
+            )
+        return contract.AllocateResponse(container_responses=responses)
+
+    async def PreStartContainer(  # noqa: N802
+        self, _request: contract.PreStartContainerRequest, _context: _Context
+    ) -> contract.PreStartContainerResponse:
+        """Do nothing: the options say that it need not be called."""
+        return contract.PreStartContainerResponse()
+
+
+def plugin_options() -> contract.DevicePluginOptions:
+    """Return what the plugin can do: it has preferences, and needs no call before a container starts."""
+    return contract.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=False)
+
+
+def _device_message(device: Device) -> contract.Device:
+    topology = None
+    if device.numa_node is not None:
+        topology = contract.TopologyInfo(nodes=[contract.NUMANode(ID=device.numa_node)])
+    return contract.Device(
+        ID=device.id, health="Healthy" if device.healthy else "Unhealthy", topology=topology
+    )
+
+
+class PluginServer:
+    """Serves a `DevicePluginService` on a socket that may have to be made anew."""
+
+    def __init__(self, path: Path, plugin: DevicePluginService) -> None:
+        self._path = path
+        self._plugin = plugin
+        self._server: grpc.aio.Server | None = None
+        self._identity: SocketIdentity | None = None
+
+    @property
+    def socket_present(self) -> bool:
+        """Whether the socket that this server listens on is still at its path."""
+        return self._identity is not None and socket_identity(self._path) == self._identity
+
+    async def start(self) -> None:
+        """Serve, on a new socket; a server that ran before ends first.
+
+        Raises:
+            SocketInUseError: somebody else is at the path.
+
+        """
+        await self.stop()
+        await asyncio.to_thread(_clear_path, self._path)
+        server = grpc.aio.server()
+        service.add_DevicePluginServicer_to_server(self._plugin, server)  # type: ignore[no-untyped-call]
+        try:
+            server.add_insecure_port(f"unix://{self._path}")
+            await server.start()
+        except RuntimeError as error:
+            raise SocketInUseError(self._path, f"not to be listened on ({error})") from error
+        self._server = server
+        self._identity = socket_identity(self._path)
+        log.info("serving the kubelet", extra={"socket": str(self._path)})
+
+    async def stop(self) -> None:
+        """End all streams, stop serving and remove the socket, if it is still ours."""
+        if self._server is None:
+            return
+        ours = self.socket_present
+        await self._server.stop(GRACE_S)
+        self._server = self._identity = None
+        if ours:
+            self._path.unlink(missing_ok=True)
+
+
+def _clear_path(path: Path) -> None:
+    """Remove the socket of a process that ended; refuse where something lives at `path`."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise SocketInUseError(path, "not a socket")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            if error.errno not in (errno.ECONNREFUSED, errno.ENOENT):
+                raise SocketInUseError(path, f"in an unclear state ({error})") from error
+        else:
+            raise SocketInUseError(path, "served by another process")
+    with suppress(FileNotFoundError):
+        path.unlink()
