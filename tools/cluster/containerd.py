@@ -75,6 +75,7 @@ disabled_plugins = [
 
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
+        Root = "{folder}/containerd/runc"
 """
 
 
@@ -124,6 +125,20 @@ def start_containerd(record: Record, bridge: str, subnet: str) -> StartedProgram
 
 def _answers(folder: Path) -> bool:
     return socket_path(folder).exists() and _ctr(folder, "version").returncode == 0
+
+
+def outside_folder(folder: Path, cni_results: Path = Path("/var/lib/cni/results")) -> list[Path]:
+    """Return what a killed containerd leaves outside the run's folder, by the ids of its containers.
+
+    Those are the sockets of its shims, whose place is fixed, and the answers of the network plugins.
+    """
+    found = []
+    for task in folder.glob("containerd/state/io.containerd.runtime.v2.task/*/*"):
+        address = task / "address"
+        if address.exists():
+            found.append(Path(address.read_text().removeprefix("unix://")))
+        found += cni_results.glob(f"*-{task.name}-*")
+    return found
 
 
 def import_archive(folder: Path, archive: Path) -> None:

@@ -27,6 +27,8 @@ SUITE = "bookworm"
 #: What the base image holds beyond Debian's smallest set.
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv")
 
+BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+
 #: Left out of the base image: no program that runs in a pod reads these.
 BASE_LEFT_OUT = (
     "var/cache/apt",
@@ -102,10 +104,7 @@ def base_image(report: Report = to_stderr) -> Path:
             )
             with layer.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-            config = image_config(
-                digest, command=["/bin/bash"], environment={"PATH": path, "LANG": "C.UTF-8"}
-            )
+            config = image_config(digest, command=["/bin/bash"], environment=BASE_ENVIRONMENT)
             write_archive(archive, BASE_IMAGE, layer, config)
         finally:
             shutil.rmtree(work, ignore_errors=True)

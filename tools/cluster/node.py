@@ -64,14 +64,11 @@ def start_kubelet(record: Record, plane: ControlPlane, network: NodeNetwork, rep
     api_port, health_port = claim(record, 2)
     serving = plane.authority.issue("kubelet-serving", name, hosts=[network.address, name])
     client = plane.authority.issue("kubelet", f"system:node:{name}", organizations=["system:nodes"])
-    config = write_kubeconfig(
-        folder / "kubelet.kubeconfig", plane.api_url, plane.authority.certificate, client
-    )
+    authority = plane.authority.certificate
+    config = write_kubeconfig(folder / "kubelet.kubeconfig", plane.api_url, authority, client)
     cgroup = make_cgroup(record, f"mcp2026-{record.name}")
     settings = folder / "kubelet.yaml"
-    content = kubelet_configuration(
-        folder, KubeletPorts(api_port, health_port), plane.authority.certificate, serving, cgroup
-    )
+    content = kubelet_configuration(folder, KubeletPorts(api_port, health_port), authority, serving, cgroup)
     settings.write_text(yaml.safe_dump(content, sort_keys=False))
     record.link_folders.append(CONTAINER_LOG_LINKS)
     record.save()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tools.cluster.cache import held
 from tools.cluster.cgroups import hierarchies, members
+from tools.cluster.containerd import outside_folder
 from tools.cluster.errors import ClusterError
 from tools.cluster.processes import end, is_alive, of_run
 from tools.cluster.progress import Report
@@ -40,6 +41,8 @@ def remove(record: Record) -> None:
             _quietly("nft", "delete", "table", *table.split())
         for name, value in record.sysctls.items():
             Path("/proc/sys", *name.split(".")).write_text(value)
+    for left in outside_folder(Path(record.folder)):
+        left.unlink(missing_ok=True)
     for folder in record.link_folders:
         _remove_links(Path(folder), record.folder)
     _delete_folder(Path(record.folder))
