@@ -1,0 +1,1 @@
+"""The operator's edge: the API server and kopf."""

@@ -1,0 +1,19 @@
+"""The objects that one InferenceModel becomes, as manifests."""
+
+from mcp2026.operator.children.deployment import deployment
+from mcp2026.operator.children.service import service
+from mcp2026.operator.children.serving_config import (
+    serving_config,
+    serving_config_map,
+    serving_digest,
+    serving_revision,
+)
+
+__all__ = [
+    "deployment",
+    "service",
+    "serving_config",
+    "serving_config_map",
+    "serving_digest",
+    "serving_revision",
+]

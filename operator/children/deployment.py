@@ -1,0 +1,149 @@
+"""The Deployment that runs a model's replicas.
+
+Whatever a change here touches in the pod template restarts pods, so only what a pod cannot learn otherwise
+is in it.
+"""
+
+from typing import Any
+
+from mcp2026.api.inference_model import InferenceModel, claim_and_path
+from mcp2026.api.names import (
+    DEVICE_TYPE_ANNOTATION,
+    DEVICE_TYPE_NVIDIA,
+    GPU_RESOURCE,
+    MANIFEST_DIGEST_ANNOTATION,
+    MODEL_LABEL,
+    MODELS_DIRECTORY,
+    REST_PORT,
+    SERVING_CONFIG_DIRECTORY,
+    SERVING_CONFIG_KEY,
+    SERVING_REVISION_ANNOTATION,
+)
+from mcp2026.operator.children.ownership import child_metadata, labels
+from mcp2026.operator.manifests import Manifest, digest, with_digest
+from mcp2026.operator.settings import PodSettings
+
+_STARTUP_SECONDS = 600
+"""How long a model may take to load before its pod is restarted."""
+
+
+def deployment(model: InferenceModel, serving: str, settings: PodSettings) -> Manifest:
+    """Return the Deployment ``<model>``. `serving` is the digest of the serving configuration."""
+    template = _pod_template(model, serving, settings)
+    template["metadata"]["annotations"][MANIFEST_DIGEST_ANNOTATION] = digest(template)
+    return with_digest(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": child_metadata(model, model.name),
+            "spec": {
+                "replicas": model.spec.replicas,
+                "revisionHistoryLimit": 3,
+                "progressDeadlineSeconds": _STARTUP_SECONDS + 60,
+                "selector": {"matchLabels": {MODEL_LABEL: model.name}},
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(model)},
+                "template": template,
+            },
+        }
+    )
+
+
+def template_digest(manifest: Manifest) -> str:
+    """Return the digest of the pod template in a Deployment made here."""
+    return str(manifest["spec"]["template"]["metadata"]["annotations"][MANIFEST_DIGEST_ANNOTATION])
+
+
+def _rolling_update(model: InferenceModel) -> dict[str, int]:
+    """With GPUs an old pod goes first: a surge would wait for ever for GPUs that the old pods hold."""
+    if model.spec.gpu.count > 0:
+        return {"maxSurge": 0, "maxUnavailable": 1}
+    return {"maxSurge": 1, "maxUnavailable": 0}
+
+
+def _pod_template(model: InferenceModel, serving: str, settings: PodSettings) -> dict[str, Any]:
+    annotations = {SERVING_REVISION_ANNOTATION: serving}
+    spec: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": settings.termination_grace_seconds,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [_runtime_container(model, settings)],
+        "volumes": [
+            {"name": "serving-config", "configMap": {"name": f"{model.name}-serving"}},
+            {"name": "tmp", "emptyDir": {}},
+            *(
+                {"name": volume, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+                for volume, claim in _claims(model)
+            ),
+        ],
+    }
+    if model.spec.gpu.count > 0:
+        annotations[DEVICE_TYPE_ANNOTATION] = DEVICE_TYPE_NVIDIA
+        spec["schedulerName"] = settings.scheduler_name
+    if model.spec.priority_class_name is not None:
+        spec["priorityClassName"] = model.spec.priority_class_name
+    return {"metadata": {"labels": labels(model), "annotations": annotations}, "spec": spec}
+
+
+def _claims(model: InferenceModel) -> list[tuple[str, str]]:
+    """Return each claim once, with the name of its volume: a claim's name may be too long for one."""
+    claims = sorted({claim_and_path(version.uri)[0] for version in model.spec.versions})
+    return [(f"models-{position}", claim) for position, claim in enumerate(claims)]
+
+
+def _runtime_container(model: InferenceModel, settings: PodSettings) -> dict[str, Any]:
+    return {
+        "name": "runtime",
+        "image": settings.runtime_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": ["mcp2026-server"],
+        "args": [
+            "--serving-config",
+            f"{SERVING_CONFIG_DIRECTORY}/{SERVING_CONFIG_KEY}",
+            "--host",
+            "0.0.0.0",
+            "--port",
+            str(REST_PORT),
+            "--workers",
+            str(model.spec.workers),
+            "--lame-duck-seconds",
+            str(settings.lame_duck_seconds),
+        ],
+        "ports": [{"name": "http", "containerPort": REST_PORT, "protocol": "TCP"}],
+        "startupProbe": _probe("/healthz", period_seconds=1, failures=_STARTUP_SECONDS),
+        "readinessProbe": _probe("/readyz", period_seconds=2, failures=1),
+        "livenessProbe": _probe("/healthz", period_seconds=10, failures=3),
+        "resources": _resources(model),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "serving-config", "mountPath": SERVING_CONFIG_DIRECTORY, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},
+            *(
+                {"name": volume, "mountPath": f"{MODELS_DIRECTORY}/{claim}", "readOnly": True}
+                for volume, claim in _claims(model)
+            ),
+        ],
+    }
+
+
+def _probe(path: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": period_seconds,
+        "timeoutSeconds": 2,
+        "failureThreshold": failures,
+    }
+
+
+def _resources(model: InferenceModel) -> dict[str, dict[str, str | int]]:
+    """Return requests and limits; an extended resource is asked for by its limit alone."""
+    limits: dict[str, str | int] = dict(model.spec.resources.limits)
+    if model.spec.gpu.count > 0:
+        limits[GPU_RESOURCE] = str(model.spec.gpu.count)
+    asked = {"requests": dict(model.spec.resources.requests), "limits": limits}
+    return {kind: quantities for kind, quantities in asked.items() if quantities}

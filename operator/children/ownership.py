@@ -1,0 +1,36 @@
+"""The metadata that all children share: labels, and the owner whose deletion takes them along."""
+
+from typing import Any
+
+from mcp2026.api.inference_model import InferenceModel
+from mcp2026.api.names import (
+    API_VERSION,
+    INFERENCE_MODEL_KIND,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    MODEL_LABEL,
+)
+
+
+def labels(model: InferenceModel) -> dict[str, str]:
+    """Return the labels of every child and pod of `model`."""
+    return {MODEL_LABEL: model.name, MANAGED_BY_LABEL: MANAGED_BY}
+
+
+def child_metadata(model: InferenceModel, name: str) -> dict[str, Any]:
+    """Return the metadata of a child called `name`; the garbage collector deletes it with the model."""
+    return {
+        "name": name,
+        "namespace": model.namespace,
+        "labels": labels(model),
+        "ownerReferences": [
+            {
+                "apiVersion": API_VERSION,
+                "kind": INFERENCE_MODEL_KIND,
+                "name": model.name,
+                "uid": model.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

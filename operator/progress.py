@@ -1,0 +1,77 @@
+"""From one status to the next: the phase moves by explicit events alone, and what changed is told once."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from mcp2026.api.conditions import Condition, ConditionType, Reason, merge_condition
+from mcp2026.api.errors import TransitionRefusedError
+from mcp2026.api.inference_model import InferenceModelStatus, Transition
+from mcp2026.api.lifecycle import Event, transition
+from mcp2026.operator.actions import EmitEvent
+
+TRANSITIONS_KEPT = 16
+"""As many as the CRD's maxItems."""
+
+
+def timestamp(now: datetime) -> str:
+    """Return `now` as RFC 3339 in UTC, to the second, as Kubernetes writes times."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def advance(status: InferenceModelStatus, event: Event, now: datetime) -> InferenceModelStatus:
+    """Return `status` after `event`; where the life cycle refuses it, unchanged."""
+    try:
+        phase = transition(status.phase, event)
+    except TransitionRefusedError:
+        return status
+    step = Transition(event=type(event).__name__, from_=status.phase, to=phase, time=timestamp(now))
+    return msgspec.structs.replace(
+        status, phase=phase, transitions=(*status.transitions, step)[-TRANSITIONS_KEPT:]
+    )
+
+
+def with_conditions(
+    status: InferenceModelStatus, new: tuple[Condition, ...], now: datetime
+) -> InferenceModelStatus:
+    """Return `status` with `new` merged in; a condition whose status stays keeps its time."""
+    merged = status.conditions
+    for condition in new:
+        timed = msgspec.structs.replace(condition, last_transition_time=timestamp(now))
+        merged = merge_condition(merged, timed)
+    return msgspec.structs.replace(status, conditions=merged)
+
+
+def events_between(old: InferenceModelStatus, new: InferenceModelStatus) -> list[EmitEvent]:
+    """Return what a user is told about the way from `old` to `new`."""
+    events = [
+        EmitEvent("Normal", step.event, f"{step.from_} to {step.to}")
+        for step in new.transitions
+        if step not in old.transitions
+    ]
+    before = {condition.type: condition for condition in old.conditions}
+    for condition in new.conditions:
+        known = before.get(condition.type)
+        if known is not None and (known.status, known.reason) == (condition.status, condition.reason):
+            continue
+        if event := _told(condition):
+            events.append(event)
+    return events
+
+
+def _told(condition: Condition) -> EmitEvent | None:
+    blocked = condition.type == ConditionType.ROLLOUT_BLOCKED and condition.status == "True"
+    if blocked or condition.reason == Reason.INVALID_SPEC:
+        return EmitEvent("Warning", condition.reason, condition.message)
+    if condition.type == ConditionType.READY and (
+        condition.status == "True" or condition.reason == Reason.WAITING_FOR_DEPENDENCIES
+    ):
+        return EmitEvent("Normal", condition.reason, condition.message)
+    return None
+
+
+def status_document(status: InferenceModelStatus) -> dict[str, Any]:
+    """Return `status` in the JSON shape of the resource, every field present."""
+    document: dict[str, Any] = msgspec.to_builtins(status)
+    return document
