@@ -1,0 +1,219 @@
+"""The verbs as kube-scheduler calls them: real HTTP on a loopback port, over a cache that was filled."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from mcp2026.scheduler_extender.cache import ClusterCache
+from mcp2026.scheduler_extender.cluster_events import Kind
+from mcp2026.scheduler_extender.metrics import Metrics
+from mcp2026.scheduler_extender.score_memo import ScoreMemo
+from mcp2026.scheduler_extender.server import ExtenderServer
+from mcp2026.scheduler_extender.settings import MAX_BODY_BYTES
+from tests.unit.scheduler_extender.clusters import filled_cache, listed, node, pod, topology
+
+PAIRS = "4xa100-pcie-nvlink-pairs"
+
+
+def some_cluster() -> ClusterCache:
+    return filled_cache(
+        [
+            topology("linked", PAIRS, {0: "x/a", 1: "x/a"}),
+            topology("split", PAIRS, {1: "x/a", 3: "x/b"}),
+            topology("busy", PAIRS, {0: "x/a", 1: "x/a", 3: "x/b"}),
+        ],
+        bare_nodes=["bare"],
+    )
+
+
+@asynccontextmanager
+async def serving(
+    cache: ClusterCache, problems: dict[str, str] | None = None, verbs: bool = True
+) -> AsyncIterator[aiohttp.ClientSession]:
+    memo = ScoreMemo()
+    server = ExtenderServer(cache, memo, Metrics(cache, memo), problems or {})
+    runner = web.AppRunner(server.verbs_app() if verbs else server.health_app())
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+            yield session
+    finally:
+        await runner.cleanup()
+        server.close()
+
+
+async def post(session: aiohttp.ClientSession, verb: str, body: Any) -> tuple[int, Any]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with session.post(f"/v1/{verb}", data=data) as response:
+        assert response.content_type == "application/json"
+        return response.status, await response.json()
+
+
+def args(*names: str, gpus: int = 2) -> dict[str, Any]:
+    return {"Pod": pod("p", gpus), "Nodes": None, "NodeNames": list(names)}
+
+
+async def test_filter_names_the_nodes_that_fit_and_says_why_the_others_do_not() -> None:
+    async with serving(some_cluster()) as session:
+        status, answer = await post(session, "filter", args("bare", "busy", "linked", "nowhere", "split"))
+    assert status == 200
+    assert answer == {
+        "Nodes": None,
+        "NodeNames": ["linked", "split"],
+        "FailedNodes": {
+            "busy": "needs 2 GPUs, 1 of 4 free (0,1,3 held)",
+            "nowhere": "the scheduler extender has not seen this node yet",
+        },
+        "FailedAndUnresolvableNodes": {"bare": "no GPUTopology for this node: is the device plugin running?"},
+        "Error": "",
+    }
+
+
+async def test_filter_hands_whole_nodes_back_as_they_came() -> None:
+    items = [node("busy"), node("linked")]
+    async with serving(some_cluster()) as session:
+        status, answer = await post(
+            session, "filter", {"Pod": pod("p", 2), "Nodes": {"metadata": {}, "items": items}}
+        )
+    assert (status, answer["NodeNames"]) == (200, None)
+    assert answer["Nodes"] == {"items": [node("linked")]}
+    assert list(answer["FailedNodes"]) == ["busy"]
+
+
+async def test_prioritize_prefers_the_linked_pair() -> None:
+    async with serving(some_cluster()) as session:
+        status, answer = await post(session, "prioritize", args("split", "linked"))
+    assert status == 200
+    assert answer == [{"Host": "split", "Score": 0}, {"Host": "linked", "Score": 10}]
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        pytest.param(b"", "the body", id="no body"),
+        pytest.param(json.dumps(args("linked")).encode()[:-20], "the body", id="a body cut off"),
+        pytest.param({"NodeNames": ["linked"]}, "Pod is missing", id="no pod"),
+        pytest.param({"Pod": pod("p", 1)}, "nothing to choose from", id="no nodes"),
+        pytest.param({"Pod": {"spec": []}, "NodeNames": []}, "Pod: ", id="a pod of another shape"),
+    ],
+)
+async def test_a_malformed_request_is_a_400_and_the_next_one_is_served(
+    verb: str, body: Any, complaint: str
+) -> None:
+    async with serving(some_cluster()) as session:
+        status, answer = await post(session, verb, body)
+        assert status == 400
+        assert complaint in answer["Error"]
+        assert (await post(session, verb, args("linked")))[0] == 200
+
+
+async def test_a_pod_that_asks_for_half_a_gpu_is_told_so() -> None:
+    broken = args("linked")
+    broken["Pod"]["spec"]["containers"][0]["resources"] = {"limits": {"mcp2026.io/gpu": "500m"}}
+    async with serving(some_cluster()) as session:
+        status, answer = await post(session, "filter", broken)
+        assert (status, answer["NodeNames"]) == (200, None)
+        assert "'500m' is no amount of devices" in answer["Error"]
+        assert (await post(session, "prioritize", broken))[0] == 400
+
+
+async def test_ten_thousand_names_are_answered_each() -> None:
+    names = [f"node-{number}" for number in range(10_000)]
+    cache = some_cluster()
+    cache.apply(listed(Kind.NODES, *(node(name) for name in names)))
+    cache.apply(listed(Kind.GPU_TOPOLOGIES, *(topology(name, PAIRS) for name in names[:500])))
+    async with serving(cache) as session:
+        status, answer = await post(session, "filter", args(*names))
+        assert status == 200
+        assert answer["NodeNames"] == names[:500]
+        assert list(answer["FailedAndUnresolvableNodes"]) == names[500:]
+        status, ranked = await post(session, "prioritize", args(*names))
+    assert status == 200
+    assert {entry["Host"]: entry["Score"] for entry in ranked} == {
+        name: 10 if place < 500 else 0 for place, name in enumerate(names)
+    }
+
+
+async def test_a_body_of_2_mib_is_served_and_one_over_the_limit_is_refused_with_advice() -> None:
+    large = args("linked")
+    large["Pod"]["metadata"]["annotations"] = {"note": "x" * 2 * 2**20}
+    async with serving(some_cluster()) as session:
+        status, answer = await post(session, "filter", large)
+        assert (status, answer["NodeNames"]) == (200, ["linked"])
+        status, answer = await post(session, "filter", b" " * (MAX_BODY_BYTES + 1))
+        assert status == 413
+        assert "nodeCacheCapable: true" in answer["Error"]
+
+
+async def test_calls_at_the_same_time_get_their_own_answers() -> None:
+    async with serving(some_cluster()) as session:
+        answers = await asyncio.gather(
+            *(post(session, "filter", args("linked", "split", "busy", gpus=1 + n % 4)) for n in range(40))
+        )
+    for number, (status, answer) in enumerate(answers):
+        fitting = {1: ["linked", "split", "busy"], 2: ["linked", "split"]}.get(1 + number % 4, [])
+        assert (status, answer["NodeNames"]) == (200, fitting)
+
+
+async def test_before_the_cluster_was_read_nothing_is_decided_and_everyone_is_told_why() -> None:
+    cache = ClusterCache()
+    cache.apply(listed(Kind.NODES, node("linked")))
+    reason = (
+        "the scheduler extender has not yet read pods, gputopologies (404: not found: is the custom "
+        "resource definition installed?) from the API server"
+    )
+    problems = {"gputopologies": "404: not found: is the custom resource definition installed?"}
+    async with serving(cache, problems) as session:
+        status, answer = await post(session, "filter", args("linked"))
+        assert (status, answer["NodeNames"], answer["Error"]) == (200, None, reason)
+        status, answer = await post(session, "prioritize", args("linked"))
+        assert (status, answer) == (503, {"Error": reason})
+        async with session.get("/readyz") as response:
+            assert (response.status, await response.text()) == (503, f"{reason}\n")
+        async with session.get("/healthz") as response:
+            assert response.status == 200
+        cache.apply(listed(Kind.PODS))
+        cache.apply(listed(Kind.GPU_TOPOLOGIES, topology("linked", PAIRS)))
+        async with session.get("/readyz") as response:
+            assert response.status == 200
+        assert (await post(session, "filter", args("linked")))[1]["NodeNames"] == ["linked"]
+
+
+async def test_metrics_count_decisions_time_them_and_show_the_cache() -> None:
+    async with serving(some_cluster()) as session:
+        await post(session, "filter", args("linked"))
+        await post(session, "filter", args("busy"))
+        await post(session, "prioritize", args("linked", "split"))
+        await post(session, "prioritize", args("linked", "split"))
+        await post(session, "filter", b"{")
+        async with session.get("/metrics") as response:
+            lines = (await response.text()).splitlines()
+    for line in (
+        'mcp2026_extender_decisions_total{outcome="fits",verb="filter"} 1.0',
+        'mcp2026_extender_decisions_total{outcome="nothing_fits",verb="filter"} 1.0',
+        'mcp2026_extender_decisions_total{outcome="malformed",verb="filter"} 1.0',
+        'mcp2026_extender_decisions_total{outcome="ranked",verb="prioritize"} 2.0',
+        'mcp2026_extender_verb_seconds_count{verb="filter"} 3.0',
+        'mcp2026_extender_scores_total{source="computed"} 2.0',
+        'mcp2026_extender_scores_total{source="memo"} 2.0',
+        'mcp2026_extender_cache_objects{kind="nodes"} 4.0',
+        'mcp2026_extender_cache_objects{kind="gputopologies"} 3.0',
+        'mcp2026_extender_synced{kind="pods"} 1.0',
+    ):
+        assert line in lines
+
+
+async def test_the_address_for_others_serves_no_verbs() -> None:
+    async with serving(some_cluster(), verbs=False) as session:
+        async with session.post("/v1/filter", json=args("linked")) as response:
+            assert response.status == 404
+        async with session.get("/readyz") as response:
+            assert response.status == 200
