@@ -14,7 +14,9 @@ from tools.cluster.cluster import Cluster
 from tools.cluster.control_plane import ControlPlaneOptions
 from tools.cluster.errors import ClusterError
 from tools.cluster.go_programs import PROGRAMS, build
+from tools.cluster.images import base_image, build_image, scheduler_image
 from tools.cluster.levels import Level
+from tools.cluster.node import load_image
 from tools.cluster.processes import is_alive
 from tools.cluster.progress import to_stderr
 from tools.cluster.record import records
@@ -131,6 +133,47 @@ def missing(level: AtLevel = Level.CONTROL_PLANE) -> None:
     for requirement in found:
         print(requirement)
     raise typer.Exit(1 if found else 0)
+
+
+@image_app.command("base")
+def base() -> None:
+    """Make the base image if the cache does not have it, and print its archive's path."""
+    print(base_image())
+
+
+@image_app.command("build")
+def build_one(
+    containerfile: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The Containerfile.")],
+    tag: Annotated[str, typer.Option(help="The image's name, such as localhost/mcp2026:dev.")],
+    context: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Default: the Containerfile's folder.")
+    ] = None,
+    build_arg: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated.")] = None,
+    load: Annotated[str | None, typer.Option(metavar="CLUSTER", help="Load it into this cluster.")] = None,
+) -> None:
+    """Build an image from a Containerfile, and print its archive's path."""
+    arguments = dict(_pair(text, "--build-arg") for text in build_arg or [])
+    archive = build_image(containerfile, context or containerfile.parent, tag, arguments)
+    if load is not None:
+        load_image(Cluster.named(load), archive)
+        to_stderr(f"{tag} is in the cluster {load}")
+    print(archive)
+
+
+@image_app.command("load")
+def load_archive(
+    archive: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A docker or OCI archive.")],
+    name: Name = "dev",
+) -> None:
+    """Load an archive's images into a cluster's node."""
+    load_image(Cluster.named(name), archive)
+    to_stderr(f"{archive} is in the cluster {name}")
+
+
+@image_app.command("scheduler")
+def scheduler() -> None:
+    """Make the image of kube-scheduler if the cache does not have it, and print its archive's path."""
+    print(scheduler_image())
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

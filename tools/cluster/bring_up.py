@@ -35,24 +35,30 @@ def up(
     if missing := missing_tools(level):
         raise RequirementsMissingError(level, missing)
     sweep(report)
-    record = _new_record(name, level, owned)
+    record = _new_record(name, level)
     try:
         _start(record, level, options or ControlPlaneOptions(), kwok_nodes, kwok_resources or {}, report)
     except BaseException:
         remove(record)
         raise
+    if not owned:
+        record.owner = None
+        record.save()
     return Cluster(record)
 
 
-def _new_record(name: str, level: Level, owned: bool) -> Record:
-    """Make the folder and the record of a new run; a name can be taken once only."""
+def _new_record(name: str, level: Level) -> Record:
+    """Make the folder and the record of a new run; a name can be taken once only.
+
+    Until it is up a run belongs to this process: one that is killed half-way is a remain, too.
+    """
     folder = state_folder() / checked_name(name)
-    owner = identify(os.getpid()) if owned else None
+    owner = identify(os.getpid())
     record = Record(name=name, level=level, folder=str(folder), boot_id=boot_id(), owner=owner)
     with held(state_folder() / "names.lock"):
         if record.path.exists():
             raise ClusterError(
-                f"a cluster {name!r} runs already: `python -m tools.cluster down --name {name}`"
+                f"a cluster {name!r} is up already: `python -m tools.cluster down --name {name}` ends it"
             )
         folder.mkdir(parents=True, exist_ok=True)
         record.save()

@@ -34,8 +34,10 @@ def left_out(level: Level) -> str | None:
     return f"level {level} is left out, for it lacks {'; '.join(missing)}. To get it, {how_to_get(level)}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of a level on one pytest-xdist worker (with --dist loadgroup)."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     for item in items:
         for mark in LEVEL_OF_MARK:
             if item.get_closest_marker(mark) is not None:

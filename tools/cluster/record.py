@@ -6,6 +6,7 @@ brought the cluster up was killed. Nothing that is not recorded here is ever tou
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
@@ -107,4 +108,5 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 def records(state: Path | None = None) -> Iterator[Record]:
     """Yield the record of every run that has not been taken down."""
     for path in sorted((state or state_folder()).glob(f"*/{RECORD_FILE}")):
-        yield load(path)
+        with contextlib.suppress(FileNotFoundError):  # taken down since the folder was read
+            yield load(path)
