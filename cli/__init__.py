@@ -1,1 +1,1 @@
-
+"""The command line `mcp2026`: serve locally, look at topologies."""

@@ -1,0 +1,80 @@
+"""`mcp2026`: the command line for people."""
+
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mcp2026.cli.errors import CommandError
+from mcp2026.cli.topology_table import Output, render
+from mcp2026.topology.errors import TopologyError
+from mcp2026.topology.machine import machine_from_file
+
+app = typer.Typer(
+    help="MCP 2026: inference on this machine and in a cluster.", no_args_is_help=True, add_completion=False
+)
+
+_MODELS = Path("models")
+
+
+@app.command()
+def local(
+    file: Annotated[Path, typer.Option("--file", "-f", help="An InferenceModel in YAML.")],
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(help="CLAIM=DIR: the folder that stands in for a claim. Default: models=./models"),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_000, help="Port of the first replica; 0: a free one.")
+    ] = 8080,
+    timeout: Annotated[float, typer.Option(help="Seconds until the model must be ready.")] = 120.0,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare one answer with ONNX Runtime alone, then stop.")
+    ] = False,
+) -> None:
+    """Serve an InferenceModel on this machine: no cluster, no root, processes instead of pods."""
+    from mcp2026.cli.local_command import serve_locally
+
+    serve_locally(file, _claims(volume or []), port, timeout, check=check)
+
+
+@app.command()
+def topology(
+    file: Annotated[Path, typer.Option("--file", "-f", help="A machine as YAML (see tests/topologies).")],
+    output: Annotated[Output, typer.Option("--output", "-o")] = "text",
+) -> None:
+    """Print each GPU with its PCIe bus id, its NVLink peers by bandwidth, and latencies."""
+    typer.echo(render(machine_from_file(file), output))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(importlib.metadata.version("mcp2026"))
+
+
+def _claims(volumes: list[str]) -> dict[str, Path]:
+    claims = {"models": _MODELS.absolute()}
+    for volume in volumes:
+        claim, separator, folder = volume.partition("=")
+        if not (claim and separator and folder):
+            raise CommandError(f"--volume {volume}: allowed: CLAIM=DIR")
+        if not Path(folder).is_dir():
+            raise CommandError(f"--volume {volume}: {folder} is no folder")
+        claims[claim] = Path(folder).absolute()
+    return claims
+
+
+def main() -> None:
+    """Run a command; an error is one sentence on standard error and exit code 1."""
+    try:
+        app()
+    except (CommandError, TopologyError) as error:
+        typer.echo(f"mcp2026: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""A cluster of one machine: carries out the operator's actions with files and processes, and reports back.
+
+What `reconcile` sees is what a cluster would show it: the children that it applied, and processes in the
+shape of pods.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mcp2026.api.names import SERVING_CONFIG_KEY
+from mcp2026.cli.errors import CommandError
+from mcp2026.cli.pod_process import (
+    LOOPBACK,
+    Mounts,
+    arguments,
+    config_document,
+    local_config,
+    mounts,
+    pod_manifest,
+)
+from mcp2026.cli.server_process import ServerProcess, start_server
+from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, UpdateStatus
+from mcp2026.operator.manifests import Manifest
+from mcp2026.operator.observed import Observed, is_ready
+from mcp2026.operator.progress import status_document
+
+_END_SECONDS = 15.0
+
+
+@dataclass(slots=True)
+class LocalCluster:
+    """The children of one model, on this machine. `folder` is private and removed by whoever made it."""
+
+    resource: Manifest
+    folder: Path
+    claims: Mapping[str, Path]
+    first_port: int
+    """Replica n listens on first_port + n."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    children: dict[str, Manifest] = field(default_factory=dict)
+    processes: list[ServerProcess] = field(default_factory=list)
+
+    def observe(self) -> Observed:
+        """Return everything in the shape that a cluster would give it."""
+        deployment = self.children.get("Deployment")
+        pods: tuple[Manifest, ...] = ()
+        if deployment is not None:
+            pods = tuple(
+                pod_manifest(
+                    deployment,
+                    position,
+                    _container_status(process),
+                    ready=process.exit_code is None and process.is_ready(),
+                )
+                for position, process in enumerate(self.processes)
+            )
+            deployment = {**deployment, "status": _deployment_status(pods)}
+        return Observed(
+            resource=self.resource,
+            config_map=self.children.get("ConfigMap"),
+            service=self.children.get("Service"),
+            deployment=deployment,
+            pods=pods,
+        )
+
+    def carry_out(self, action: Action) -> str | None:
+        """Do what `action` asks, and return a line for the user, if it is worth one."""
+        match action:
+            case ApplyChild(manifest):
+                return self._apply(manifest)
+            case UpdateStatus(status):
+                self.resource = {**self.resource, "status": status_document(status)}
+            case EmitEvent(_, reason, message):
+                return f"{reason}: {message}"
+        return None
+
+    def end(self) -> None:
+        """End all processes, in order and together."""
+        for process in self.processes:
+            process.ask_to_end()
+        for process in self.processes:
+            process.end(_END_SECONDS)
+
+    @property
+    def urls(self) -> list[str]:
+        """Where the replicas listen."""
+        return [f"http://{LOOPBACK}:{process.port}" for process in self.processes]
+
+    def _apply(self, manifest: Manifest) -> str:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        self.children[kind] = manifest
+        if kind == "Service":
+            return f"service {name}: {LOOPBACK}:{self.first_port}"
+        if kind != "Deployment":
+            return f"configuration {name}"
+        where = mounts(manifest, self.folder, self.claims)
+        self._write_configuration(where)
+        replicas = manifest["spec"]["replicas"]
+        for position in range(replicas):
+            port = self.first_port + position
+            require_free(port)
+            log = self.folder / f"server-{position}.log"
+            self.processes.append(start_server(arguments(manifest, where, port), self.environment, port, log))
+        return f"started {replicas} server process{'es' if replicas != 1 else ''}"
+
+    def _write_configuration(self, where: Mounts) -> None:
+        config = local_config(self.children["ConfigMap"], where)
+        for version in config.versions:
+            if not Path(version.path).is_file():
+                raise CommandError(
+                    f"version {version.version_id}: no file {version.path}; "
+                    "sample models: python -m tools.models resnet50 --output ./models"
+                )
+        (self.folder / SERVING_CONFIG_KEY).write_bytes(config_document(config))
+
+
+def require_free(port: int) -> None:
+    """Make sure that nobody listens on `port`.
+
+    Raises:
+        CommandError: somebody does.
+
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise CommandError(
+                f"port {port} cannot be used: {error.strerror}; choose another one: --port {port + 10}"
+            ) from error
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _container_status(process: ServerProcess) -> dict[str, Any]:
+    code = process.exit_code
+    if code is None:
+        return {"name": "runtime", "state": {"running": {}}, "restartCount": 0}
+    return {
+        "name": "runtime",
+        "restartCount": 1,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": code, "reason": "Error", "message": process.log_tail()}},
+    }
+
+
+def _deployment_status(pods: tuple[Manifest, ...]) -> dict[str, int]:
+    ready = sum(is_ready(pod) for pod in pods)
+    return {
+        "observedGeneration": 1,
+        "replicas": len(pods),
+        "updatedReplicas": len(pods),
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+    }
