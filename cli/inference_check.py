@@ -3,17 +3,18 @@
 import http.client
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+from mcp2026.api.serving import ServedVersion
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.pod_process import LOOPBACK
 
 Array = npt.NDArray[np.generic]
+Floats = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-4
 """Largest difference that two executions of one model may have, relative to its largest output."""
@@ -31,29 +32,35 @@ class Agreement:
     """How far the server's answer is from the reference."""
 
     input_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
+    output_shapes: tuple[tuple[int, ...], ...]
     max_difference: float
     scale: float
     """The largest magnitude in the reference, at least 1."""
 
     @property
     def holds(self) -> bool:
-        """Whether the two agree within the tolerance."""
+        """Whether the two agree within the tolerance; a NaN never does."""
         return self.max_difference <= TOLERANCE * self.scale
 
 
-def check_inference(port: int, candidates: list[Path]) -> Agreement:
-    """Send one deterministic request to the server on `port` and compare its answer.
-
-    `candidates`: the files of the versions that may have answered; the nearest one counts.
-    """
-    sessions = [
-        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]) for path in candidates
+def check_inference(port: int, version: ServedVersion) -> Agreement:
+    """Send one deterministic request for `version` to the server on `port` and compare all its outputs."""
+    session = onnxruntime.InferenceSession(version.path, providers=["CPUExecutionProvider"])
+    sample = sample_input(session)
+    answered = infer(port, version.version_id, sample, [output.name for output in session.get_outputs()])
+    reference = [
+        np.asarray(array, dtype=np.float64)
+        for array in session.run(None, {session.get_inputs()[0].name: sample})
     ]
-    sample = sample_input(sessions[0])
-    answer = post_infer(port, sample)
-    return min(
-        (_compare(session, sample, answer) for session in sessions), key=lambda found: found.max_difference
+    shapes = tuple(array.shape for array in answered)
+    if shapes != tuple(array.shape for array in reference):
+        raise CommandError(f"the server answered with shapes {shapes}, ONNX Runtime with others")
+    pairs = list(zip(reference, answered, strict=True))
+    return Agreement(
+        input_shape=sample.shape,
+        output_shapes=shapes,
+        max_difference=float(np.max([np.abs(ours - theirs).max(initial=0.0) for ours, theirs in pairs])),
+        scale=float(np.max([1.0, *(np.abs(array).max(initial=0.0) for array in reference)])),
     )
 
 
@@ -71,12 +78,27 @@ def sample_input(session: onnxruntime.InferenceSession) -> Array:
     return generator.integers(0, 256, shape).astype(dtype)
 
 
-def post_infer(port: int, sample: Array) -> Array:
-    """Return what POST /v1/infer answers to `sample`."""
-    body = json.dumps({"input": sample.ravel().tolist(), "shape": list(sample.shape)})
+def infer(port: int, version_id: str, sample: Array, outputs: list[str]) -> list[Floats]:
+    """Return what POST /v1/infer answers to `sample`, in the order of `outputs`."""
+    answer = _post(
+        port,
+        {"input": sample.ravel().tolist(), "shape": list(sample.shape), "version_id": version_id},
+    )
+    if answer.get("version_id") != version_id:
+        raise CommandError(f"version {version_id} was asked, {answer.get('version_id')} answered")
+    if "output" in answer:
+        return [_array(answer["output"], answer["shape"])]
+    return [_array(answer["outputs"][name]["data"], answer["outputs"][name]["shape"]) for name in outputs]
+
+
+def _array(values: list[Any], shape: list[int]) -> Floats:
+    return np.asarray(values, dtype=np.float64).reshape(shape)
+
+
+def _post(port: int, body: dict[str, Any]) -> dict[str, Any]:
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=60)
     try:
-        connection.request("POST", "/v1/infer", body, {"Content-Type": "application/json"})
+        connection.request("POST", "/v1/infer", json.dumps(body), {"Content-Type": "application/json"})
         response = connection.getresponse()
         text = response.read()
     except (OSError, http.client.HTTPException) as error:
@@ -84,21 +106,7 @@ def post_infer(port: int, sample: Array) -> Array:
     finally:
         connection.close()
     if response.status != 200:
-        raise CommandError(
-            f"POST /v1/infer answered {response.status}: {text[:500].decode(errors='replace')}"
-        )
-    answer = json.loads(text)
-    return np.asarray(answer["output"], dtype=np.float64).reshape(answer["shape"])
-
-
-def _compare(session: onnxruntime.InferenceSession, sample: Array, answer: Array) -> Agreement:
-    reference = np.asarray(session.run(None, {session.get_inputs()[0].name: sample})[0], dtype=np.float64)
-    if reference.shape != answer.shape:
-        raise CommandError(
-            f"the server answered with shape {answer.shape}, ONNX Runtime with {reference.shape}"
-        )
-    difference = np.abs(reference - np.asarray(answer, dtype=np.float64)).max(initial=0.0)
-    # a NaN compares as false, so that it never passes
-    return Agreement(
-        sample.shape, answer.shape, float(difference), float(max(np.abs(reference).max(initial=0.0), 1.0))
-    )
+        said = text[:500].decode(errors="replace")
+        raise CommandError(f"POST /v1/infer answered {response.status}: {said}")
+    answer: dict[str, Any] = json.loads(text)
+    return answer

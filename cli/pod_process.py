@@ -49,14 +49,14 @@ def mounts(deployment: Manifest, config_folder: Path, claims: Mapping[str, Path]
         elif claim := volume.get("persistentVolumeClaim", {}).get("claimName"):
             if claim not in claims:
                 raise CommandError(
-                    f"the model needs the claim {claim!r}; name the folder that is it here: --volume {claim}=DIR"
+                    f"the model needs the claim {claim!r}; name its folder: --volume {claim}=DIR"
                 )
             folders[mount["mountPath"]] = claims[claim]
     return Mounts(folders)
 
 
 def arguments(deployment: Manifest, where: Mounts, port: int) -> list[str]:
-    """Return the arguments of the runtime container, changed to listen on `port` of the loopback interface."""
+    """Return the runtime container's arguments, changed to listen on `port` of the loopback interface."""
     given = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     replaced = {"--port": str(port), "--host": LOOPBACK}
     return [
