@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -34,8 +35,14 @@ def left_out(level: Level) -> str | None:
     return f"level {level} is left out, for it lacks {'; '.join(missing)}. To get it, {how_to_get(level)}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of a level on one pytest-xdist worker (with --dist loadgroup)."""
+    """Order the tests of a node, and keep the tests of a level on one pytest-xdist worker.
+
+    The machine has room for one node: tests that bring up one of their own come before those that share
+    one, which stays until the session ends. Workers keep to levels with `--dist loadgroup`.
+    """
+    items.sort(key=lambda item: "node_cluster" in getattr(item, "fixturenames", ()))
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
@@ -53,20 +60,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(reason)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once for each level that was left out which it was and how to get it."""
-    skipped = {str(report.longrepr) for report in terminalreporter.getreports("skipped")}
-    for level in Level:
-        if any(f"level {level} is left out" in text for text in skipped):
-            terminalreporter.write_line(left_out(level) or f"level {level} was left out", yellow=True)
-
-
 @contextmanager
-def session_cluster(level: Level, **arguments: int) -> Iterator[Cluster]:
-    """Bring a cluster up that ends with the block, and with this process at the latest."""
+def session_cluster(level: Level) -> Iterator[Cluster]:
+    """Bring a cluster up that ends with the block, or is removed by the next one if this process is killed.
+
+    Logs are kept in the folder MCP2026_CLUSTER_LOGS, if that is set.
+    """
     name = f"test-{level}-{os.getpid()}"
-    with up(name, level, owned=True, report=lambda _: None, **arguments) as cluster:  # type: ignore[arg-type]
+    with up(name, level, owned=True, report=lambda _: None) as cluster:
         yield cluster
+        if kept := os.environ.get("MCP2026_CLUSTER_LOGS"):
+            cluster.save_logs(Path(kept) / name)
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +89,11 @@ def kwok_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def node_cluster() -> Iterator[Cluster]:
-    """Give a cluster with one real node. The kubelet's folder is one, so runs wait for each other."""
-    with held(state_folder() / "node-session.lock"), session_cluster(Level.NODE) as cluster:
+    """Give a cluster with one real node. The kubelet's folder is one, so sessions wait for each other."""
+    with held(node_turn()), session_cluster(Level.NODE) as cluster:
         yield cluster
+
+
+def node_turn() -> Path:
+    """Return the lock that a test holds while it has a node, be it shared or its own."""
+    return state_folder() / "node-turn.lock"

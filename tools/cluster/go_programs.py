@@ -81,6 +81,11 @@ def module_version(go_mod: str, module: str) -> str:
     return found[1]
 
 
+def kubernetes_version() -> str:
+    """Return the version of Kubernetes that clusters run, such as v1.34.4."""
+    return module_version((MODULES / "kubernetes" / "go.mod").read_text(), "k8s.io/kubernetes")
+
+
 def linker_flags(program: Program, go_mod: str) -> str:
     """Return the flags that strip the program and make it print its version."""
     flags = ["-s", "-w"]

