@@ -1,0 +1,33 @@
+"""`mcp2026-server`: settings in, exit status out."""
+
+import asyncio
+import os
+import sys
+
+from mcp2026.api.structured_log import configure_logging
+from mcp2026.runtime.errors import SettingsError, StartupError
+from mcp2026.runtime.process.supervisor import Supervisor
+from mcp2026.runtime.settings import Settings, read_settings
+
+
+def main() -> None:
+    """Run the server until it is told to stop."""
+    try:
+        settings = read_settings(sys.argv[1:], os.environ)
+    except SettingsError as error:
+        print(f"mcp2026-server: {error}", file=sys.stderr)
+        sys.exit(2)
+    configure_logging(settings.log_format)
+    try:
+        sys.exit(asyncio.run(_serve(settings)))
+    except StartupError as error:
+        print(f"mcp2026-server: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, SettingsError) else 1)
+
+
+async def _serve(settings: Settings) -> int:
+    return await Supervisor(settings).run()
+
+
+if __name__ == "__main__":
+    main()

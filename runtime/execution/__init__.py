@@ -1,0 +1,1 @@
+"""Running batches: buffers, gathering and the threads that call ONNX Runtime."""

@@ -1,0 +1,131 @@
+"""Input and output buffers that are used again and again, bound to a session once.
+
+An arena is memory for one full batch of one lane. The first `rows` rows of its buffers are bound per
+number of rows; pages that no batch reached were never touched, so a large arena costs what was used.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mcp2026.runtime.model.signature import Signature
+
+Shapes = tuple[tuple[int, ...], ...]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+IDLE_BYTES = 512 * 1024 * 1024
+"""Most memory that unused arenas may keep; the lane that was idle longest gives way."""
+
+
+class Bound:
+    """Buffers of exactly one number of rows, bound to the session."""
+
+    __slots__ = ("_outputs", "arena", "binding", "inputs")
+
+    def __init__(
+        self, arena: "Arena", binding: Any, inputs: list[Array], outputs: list[Array] | None
+    ) -> None:
+        self.arena = arena
+        self.binding = binding
+        self.inputs = inputs
+        self._outputs = outputs
+
+    def outputs(self) -> list[Array]:
+        """Return the results of the last run; they are valid until the arena is given back."""
+        if self._outputs is not None:
+            return self._outputs
+        return list(self.binding.copy_outputs_to_cpu())
+
+
+class Arena:
+    """Memory for one batch of one lane at a time."""
+
+    def __init__(self, session: Any, signature: Signature, shapes: Shapes, capacity: int | None) -> None:
+        """Allocate for up to `capacity` rows; None: `shapes` are whole, there is no batch dimension."""
+        self.shapes = shapes
+        self._session = session
+        self._signature = signature
+        self._inputs = [
+            np.empty(shape if capacity is None else (capacity, *shape), spec.dtype)
+            for spec, shape in zip(signature.inputs, shapes, strict=True)
+        ]
+        fixed = signature.output_shapes(capacity)
+        self._outputs: list[Array] | None = None
+        if fixed is not None:
+            self._outputs = [
+                np.empty(shape, spec.dtype) for spec, shape in zip(signature.outputs, fixed, strict=True)
+            ]
+        self._whole = capacity is None
+        self._bound: dict[int, Bound] = {}
+        self.nbytes = sum(buffer.nbytes for buffer in (*self._inputs, *(self._outputs or ())))
+
+    def bound(self, rows: int) -> Bound:
+        """Return the buffers' first `rows` rows, bound; made once per number of rows."""
+        bound = self._bound.get(rows)
+        if bound is None:
+            bound = self._bound[rows] = self._bind(rows)
+        return bound
+
+    def _bind(self, rows: int) -> Bound:
+        from onnxruntime import OrtValue
+
+        binding = self._session.io_binding()
+        inputs = [buffer if self._whole else buffer[:rows] for buffer in self._inputs]
+        for spec, buffer in zip(self._signature.inputs, inputs, strict=True):
+            binding.bind_ortvalue_input(spec.name, OrtValue.ortvalue_from_numpy(buffer))
+        outputs: list[Array] | None = None
+        if self._outputs is not None:
+            outputs = [buffer if self._whole else buffer[:rows] for buffer in self._outputs]
+            for spec, buffer in zip(self._signature.outputs, outputs, strict=True):
+                binding.bind_ortvalue_output(spec.name, OrtValue.ortvalue_from_numpy(buffer))
+        else:
+            for spec in self._signature.outputs:
+                binding.bind_output(spec.name)
+        return Bound(self, binding, inputs, outputs)
+
+
+class TensorCache:
+    """The arenas of one loaded version. Safe to call from several threads."""
+
+    def __init__(
+        self, make: Callable[[Shapes], Arena], *, enabled: bool, idle_bytes: int = IDLE_BYTES
+    ) -> None:
+        self._make = make
+        self._enabled = enabled
+        self._idle_limit = idle_bytes
+        self._idle: OrderedDict[Shapes, list[Arena]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.idle_bytes = 0
+        self.hits = 0
+        self.misses = 0
+
+    def take(self, shapes: Shapes) -> Arena:
+        """Return an arena that nobody else uses until it is given back."""
+        with self._lock:
+            idle = self._idle.get(shapes)
+            if idle:
+                arena = idle.pop()
+                if not idle:
+                    del self._idle[shapes]
+                self.idle_bytes -= arena.nbytes
+                self.hits += 1
+                return arena
+            self.misses += 1
+        return self._make(shapes)
+
+    def give_back(self, arena: Arena) -> None:
+        """Keep `arena` for the next batch of its lane, if the cache is on and has room."""
+        if not self._enabled or arena.nbytes > self._idle_limit:
+            return
+        with self._lock:
+            self._idle.setdefault(arena.shapes, []).append(arena)
+            self._idle.move_to_end(arena.shapes)
+            self.idle_bytes += arena.nbytes
+            while self.idle_bytes > self._idle_limit:
+                shapes, longest_idle = next(iter(self._idle.items()))
+                self.idle_bytes -= longest_idle.pop().nbytes
+                if not longest_idle:
+                    del self._idle[shapes]

@@ -1,0 +1,185 @@
+"""The data plane: a validated request goes in, exactly one outcome comes out.
+
+Here the batcher's decisions meet the clock, the timer and the engine. Knows nothing of any protocol.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from mcp2026.runtime.batching import (
+    Answer,
+    Batcher,
+    BatchFailed,
+    BatchFinished,
+    DrainStarted,
+    Event,
+    Expire,
+    Fail,
+    Instruction,
+    Lane,
+    Limits,
+    Refuse,
+    RequestArrived,
+    RequestCancelled,
+    RunBatch,
+    SetTimer,
+    TimerFired,
+)
+from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.execution.engine import Engine, Job
+from mcp2026.runtime.execution.tensor_cache import Array
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
+from mcp2026.runtime.model.loaded import LoadedVersion
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One inference that a caller waits for."""
+
+    version: LoadedVersion
+    inputs: tuple[Array, ...]
+    rows: int
+    arrived_ns: int
+    timeout_ns: int
+    succeed: Callable[[list[Array]], None]
+    """Takes the outputs, which are valid only during the call."""
+    fail: Callable[[RequestError], None]
+
+    def lane(self) -> Lane:
+        """Return what it may be batched with."""
+        shared = self.version.signature.shared
+        shapes = tuple(array.shape[1:] if shared else array.shape for array in self.inputs)
+        return Lane(self.version.version_id, shapes, shared)
+
+
+class InferenceService:
+    """Takes calls on the event loop and settles each exactly once, unless it is cancelled first."""
+
+    def __init__(self, limits: Limits, metrics: RuntimeMetrics, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._metrics = metrics
+        self._batcher = Batcher(limits)
+        self._engine = Engine(self._job_ran)
+        self._calls: dict[int, Call] = {}
+        self._jobs: dict[int, Job] = {}
+        self._next_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._cache_seen: dict[str, tuple[int, int]] = {}
+
+    def submit(self, call: Call) -> Callable[[], None]:
+        """Take in `call`; the returned function cancels it and may be called at any time."""
+        request_id = self._next_id
+        self._next_id += 1
+        self._calls[request_id] = call
+        size = sum(array.nbytes for array in call.inputs)
+        deadline = call.arrived_ns + call.timeout_ns
+        self._handle(RequestArrived(request_id, call.lane(), call.rows, size, deadline))
+        return lambda: self._cancel(request_id)
+
+    def drain(self) -> None:
+        """Let no batch wait for company any more."""
+        self._handle(DrainStarted())
+
+    def abandon(self) -> None:
+        """Answer whatever still waits with an error: the time for draining is over."""
+        for request_id in list(self._calls):
+            if request_id not in self._calls:
+                continue  # expired while its neighbours were told
+            self._handle(RequestCancelled(request_id))
+            self._fail(request_id, ErrorCode.DRAINING, "this server is shutting down; try another one")
+
+    def close(self) -> None:
+        """Wait for the engine to finish what it runs, and end its threads."""
+        self._engine.close()
+
+    def _cancel(self, request_id: int) -> None:
+        if self._calls.pop(request_id, None) is not None:
+            self._metrics.cancelled()
+            self._handle(RequestCancelled(request_id))
+
+    def _job_ran(self, job: Job) -> None:
+        """Bring `job` from the engine's thread to the event loop."""
+        self._loop.call_soon_threadsafe(self._job_done, job)
+
+    def _job_done(self, job: Job) -> None:
+        version = job.version
+        tensors = version.tensors
+        hits, misses = self._cache_seen.get(version.version_id, (0, 0))
+        self._cache_seen[version.version_id] = (tensors.hits, tensors.misses)
+        self._metrics.executed(
+            version.version_id,
+            job.rows,
+            max(0, job.finished_ns - job.started_ns) if job.started_ns else 0,
+            (tensors.hits - hits, tensors.misses - misses),
+        )
+        event = BatchFinished(job.batch_id) if job.error is None else BatchFailed(job.batch_id)
+        try:
+            self._handle(event)
+        finally:
+            del self._jobs[job.batch_id]
+            job.release()
+
+    def _handle(self, event: Event) -> None:
+        for instruction in self._batcher.handle(event, time.monotonic_ns()):
+            self._follow(instruction)
+        self._metrics.load(self._batcher.queued_rows, len(self._calls))
+
+    def _follow(self, instruction: Instruction) -> None:
+        match instruction:
+            case RunBatch():
+                self._run(instruction)
+            case Answer():
+                self._answer(instruction)
+            case SetTimer(at):
+                if self._timer is not None:
+                    self._timer.cancel()
+                delay = max(0, at - time.monotonic_ns()) / 1e9
+                self._timer = self._loop.call_later(delay, self._handle, TimerFired())
+            case Fail(request_id, batch_id):
+                error = self._jobs[batch_id].error
+                self._fail(request_id, ErrorCode.EXECUTION_FAILED, f"the model failed: {error}"[:1_000])
+            case Expire(request_id):
+                self._fail(request_id, ErrorCode.DEADLINE_EXCEEDED, "no answer within the time allowed")
+            case Refuse(request_id):
+                self._fail(
+                    request_id, ErrorCode.QUEUE_FULL, "too many requests wait already; try again later"
+                )
+            case _:
+                assert_never(instruction)
+
+    def _run(self, batch: RunBatch) -> None:
+        calls = [self._calls[member.request_id] for member in batch.members]
+        version = calls[0].version
+        parts = [call.inputs for call in calls]
+        job = Job(batch.batch_id, version, batch.lane.shapes, parts, batch.rows)
+        busy = bool(self._jobs)
+        self._jobs[batch.batch_id] = job
+        self._engine.submit(job, engine_is_busy=busy)
+
+    def _answer(self, answer: Answer) -> None:
+        job = self._jobs[answer.batch_id]
+        shared = job.version.signature.shared
+        for member in answer.members:
+            call = self._calls.pop(member.request_id)
+            end = member.first_row + member.rows
+            outputs = [array[member.first_row : end] for array in job.outputs] if shared else job.outputs
+            self._metrics.queued(call.version.version_id, job.started_ns - call.arrived_ns)
+            try:
+                call.succeed(outputs)
+            except Exception:  # one answer that cannot be written must not cost the others theirs
+                log.exception("an answer could not be encoded")
+                self._metrics.failed(call.version.version_id, ErrorCode.INTERNAL)
+                call.fail(RequestError(ErrorCode.INTERNAL, "the answer could not be encoded"))
+            else:
+                self._metrics.answered(call.version.version_id, call.arrived_ns, time.monotonic_ns())
+
+    def _fail(self, request_id: int, code: ErrorCode, message: str) -> None:
+        call = self._calls.pop(request_id)
+        self._metrics.failed(call.version.version_id, code)
+        call.fail(RequestError(code, message))

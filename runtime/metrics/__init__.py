@@ -1,0 +1,1 @@
+"""Counting in every worker, and one exposition over all of them."""

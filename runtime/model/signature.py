@@ -1,0 +1,118 @@
+"""What a model takes and gives, and whether a request's tensors fit."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mcp2026.runtime.errors import RequestError, invalid
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "tensor(float)": np.dtype(np.float32),
+    "tensor(double)": np.dtype(np.float64),
+    "tensor(float16)": np.dtype(np.float16),
+    "tensor(int8)": np.dtype(np.int8),
+    "tensor(int16)": np.dtype(np.int16),
+    "tensor(int32)": np.dtype(np.int32),
+    "tensor(int64)": np.dtype(np.int64),
+    "tensor(uint8)": np.dtype(np.uint8),
+    "tensor(uint16)": np.dtype(np.uint16),
+    "tensor(uint32)": np.dtype(np.uint32),
+    "tensor(uint64)": np.dtype(np.uint64),
+    "tensor(bool)": np.dtype(np.bool_),
+}
+"""ONNX Runtime's type names that are served."""
+
+MAX_ELEMENTS = 2**40
+"""More than any body can carry; keeps the product of a shape far from any overflow."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input or output. A dimension of None is dynamic."""
+
+    name: str
+    dtype: np.dtype[Any]
+    dims: tuple[int | None, ...]
+
+    @property
+    def wire_shape(self) -> list[int]:
+        """The shape as it is shown to users, -1 for a dynamic dimension."""
+        return [-1 if dim is None else dim for dim in self.dims]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """All inputs and outputs, and what batching may do with them."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    shared: bool
+    """The first dimension counts rows, and rows do not influence each other: requests may share a run."""
+
+    def output_shapes(self, capacity: int | None) -> list[tuple[int, ...]] | None:
+        """Return the outputs' shapes for `capacity` rows, None if they are known only after the run."""
+        shapes = []
+        for spec in self.outputs:
+            dims = spec.dims if capacity is None else (capacity, *spec.dims[1:])
+            if any(dim is None for dim in dims):
+                return None
+            shapes.append(tuple(dim for dim in dims if dim is not None))
+        return shapes
+
+
+def check_shape(spec: TensorSpec, shape: list[int], values: int, field: str) -> None:
+    """Raise unless a tensor of `shape` with `values` values fits the input `spec`.
+
+    Raises:
+        RequestError: names `field` and says what would fit.
+
+    """
+    allowed = f"{spec.wire_shape} (-1: any size from 1)"
+    if len(shape) != len(spec.dims):
+        raise invalid(field, f"{shape[:16]} has {len(shape)} dimensions", allowed)
+    for dim, wanted in zip(shape, spec.dims, strict=True):
+        if dim < 1 or (wanted is not None and dim != wanted):
+            raise invalid(field, f"{shape} does not fit input {spec.name!r}", allowed)
+    product = math.prod(shape)
+    if product > MAX_ELEMENTS:
+        raise invalid(field, f"{shape} asks for {product:.3g} values", f"at most {MAX_ELEMENTS} values")
+    if product != values:
+        raise invalid(field, f"{shape} holds {product} values, but {values} were sent", "as many as values")
+
+
+def count_rows(signature: Signature, arrays: list[np.ndarray[Any, np.dtype[Any]]], max_rows: int) -> int:
+    """Return the rows that a request counts as.
+
+    Raises:
+        RequestError: the inputs disagree, or have more rows than one execution takes.
+
+    """
+    if not signature.shared:
+        return 1
+    rows = {array.shape[0] for array in arrays}
+    if len(rows) != 1:
+        raise invalid(
+            "shape", f"the inputs have {sorted(rows)} rows", "the same first dimension in all inputs"
+        )
+    (count,) = rows
+    if count > max_rows:
+        raise invalid("shape", f"{count} rows in one request", f"1 to {max_rows} rows; send the rest apart")
+    return int(count)
+
+
+def spec_of(argument: Any) -> TensorSpec:
+    """Return the spec of an ONNX Runtime argument.
+
+    Raises:
+        RequestError: its type is not served.
+
+    """
+    if argument.type not in DTYPES:
+        raise invalid(argument.name, f"has type {argument.type}", ", ".join(DTYPES))
+    dims = tuple(dim if isinstance(dim, int) and dim > 0 else None for dim in argument.shape)
+    return TensorSpec(argument.name, DTYPES[argument.type], dims)
+
+
+__all__ = ["DTYPES", "RequestError", "Signature", "TensorSpec", "check_shape", "count_rows", "spec_of"]

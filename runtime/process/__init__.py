@@ -1,0 +1,1 @@
+"""One server is a parent that holds the port and worker processes that serve."""

@@ -1,0 +1,247 @@
+"""The parent: holds the port, starts the workers, restarts one that dies, and ends them all in order.
+
+It serves nothing itself, so it loads no model and stays small; only the optional metrics port is its own.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from mcp2026.runtime.errors import StartupError
+from mcp2026.runtime.execution.cpu_quota import usable_cpus
+from mcp2026.runtime.health import Health, Phase
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, table_size
+from mcp2026.runtime.metrics.shared_table import create_shared_memory
+from mcp2026.runtime.model.onnx_file import check_onnx_file
+from mcp2026.runtime.process.control import (
+    Drain,
+    Failed,
+    LameDuck,
+    Loaded,
+    Ready,
+    Start,
+    ToWorker,
+    receive_from_worker,
+    send,
+)
+from mcp2026.runtime.process.sockets import PortReservation
+from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
+from mcp2026.runtime.protocol.listener import connection_factory
+from mcp2026.runtime.protocol.rest import Observability
+from mcp2026.runtime.settings import Settings, with_threads
+
+log = logging.getLogger("mcp2026.runtime")
+
+FIRST_BACKOFF = 0.1
+LONGEST_BACKOFF = 10.0
+STEADY_SECONDS = 60.0
+"""A worker that lived this long is not part of a row of failures."""
+EXIT_GRACE = 5.0
+"""Beyond the drain time, before a worker that does not end is killed, in s."""
+
+
+@dataclass(eq=False)
+class _Slot:
+    """The place of one worker, through all its restarts."""
+
+    index: int
+    process: asyncio.subprocess.Process | None = None
+    writer: asyncio.StreamWriter | None = None
+    loaded: bool = False
+    failures: int = 0
+
+
+class Supervisor:
+    """One server, from start to exit."""
+
+    def __init__(self, settings: Settings) -> None:
+        threads = settings.threads or max(1, usable_cpus() // settings.workers)
+        self._settings = with_threads(settings, threads)
+        self._slots = [_Slot(index) for index in range(settings.workers)]
+        self._health = Health()
+        self._all_loaded = asyncio.Event()
+        self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self._startup_error: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reservation: PortReservation
+        self._table: int
+        self._metrics: RuntimeMetrics
+
+    async def run(self) -> int:
+        """Serve until a signal, and return the exit status.
+
+        Raises:
+            StartupError: the server could not start; nothing of it is left.
+
+        """
+        settings = self._settings
+        for version in settings.serving.versions:
+            check_onnx_file(version.path)
+        self._reservation = PortReservation(settings.host, settings.port)
+        rows, columns = table_size(settings.serving, settings.workers)
+        self._table = create_shared_memory(rows, columns)
+        self._metrics = RuntimeMetrics(settings.serving, self._table, rows, settings.workers)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signals.put_nowait, number)
+        servers = await self._listen_for_metrics()
+        keepers = [asyncio.create_task(self._keep(slot)) for slot in self._slots]
+        try:
+            return await self._serve(keepers)
+        finally:
+            self._kill_all()
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+            for server in servers:
+                server.close()
+            self._reservation.close()
+            os.close(self._table)
+
+    async def _serve(self, keepers: list[asyncio.Task[None]]) -> int:
+        signalled = asyncio.create_task(self._signals.get())
+        loaded = asyncio.create_task(self._all_loaded.wait())
+        first: set[asyncio.Future[Any]] = {signalled, loaded, self._startup_error}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if self._startup_error.done():
+            raise StartupError(self._startup_error.result())
+        if not signalled.done():
+            self._become_ready()
+            await signalled
+        loaded.cancel()
+        log.info("%s: exit begins", signalled.result().name)
+        ending = asyncio.create_task(self._end(keepers))
+        second = asyncio.create_task(self._signals.get())
+        either: set[asyncio.Future[Any]] = {ending, second}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            ending.cancel()
+            log.warning("%s again: exit at once", second.result().name)
+            return 128 + second.result()
+        second.cancel()
+        return ending.result()
+
+    def _become_ready(self) -> None:
+        self._health.advance(Phase.SERVING)
+        self._tell_all(Ready())
+        settings = self._settings
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"http://{host}:{self._reservation.port}"
+        log.info(
+            "serving %s on %s with %d worker(s)",
+            settings.serving.model,
+            url,
+            settings.workers,
+            extra={"url": url, "pid": os.getpid()},
+        )
+
+    async def _end(self, keepers: list[asyncio.Task[None]]) -> int:
+        """Unready at once, serve on for the lame-duck time, then drain; returns the exit status."""
+        self._health.advance(Phase.LAME_DUCK)
+        self._tell_all(LameDuck())
+        await asyncio.sleep(self._settings.lame_duck_seconds)
+        self._health.advance(Phase.DRAINING)
+        self._tell_all(Drain())
+        _, late = await asyncio.wait(keepers, timeout=self._settings.drain_seconds + EXIT_GRACE)
+        if late:
+            log.error("%d worker(s) did not end in time and are killed", len(late))
+        return 1 if late else 0
+
+    # --- workers
+
+    async def _keep(self, slot: _Slot) -> None:
+        """Run one worker after another in `slot`, until the server ends."""
+        while self._health.phase in (Phase.LOADING, Phase.SERVING):
+            started = time.monotonic()
+            first = self._health.phase is Phase.LOADING
+            reason = await self._run_worker(slot)
+            self._metrics.reset_gauges(slot.index)
+            if self._health.leaving:
+                return
+            if first and not slot.loaded:
+                if not self._startup_error.done():
+                    self._startup_error.set_result(reason or "a worker ended while it loaded the model")
+                return
+            slot.loaded = False
+            slot.failures = 1 if time.monotonic() - started >= STEADY_SECONDS else slot.failures + 1
+            delay = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** (slot.failures - 1))
+            log.error("worker %d: %s; a new one starts in %.1f s", slot.index, reason, delay)
+            self._metrics.worker_restarted()
+            await asyncio.sleep(delay)
+
+    async def _run_worker(self, slot: _Slot) -> str:
+        """Start a worker, listen to it until it ends, and return why it ended."""
+        ours, theirs = socket.socketpair()
+        listeners = self._reservation.listeners()
+        inherited = [one.fileno() for one in (theirs, *listeners)]
+        command = [sys.executable, "-P", "-m", "mcp2026.runtime.process.worker", str(theirs.fileno())]
+        slot.process = process = await asyncio.create_subprocess_exec(
+            *command, pass_fds=[*inherited, self._table], stdin=asyncio.subprocess.DEVNULL
+        )
+        start = Start(
+            self._settings,
+            slot.index,
+            [one.fileno() for one in listeners],
+            self._table,
+            listen_first=self._health.phase is Phase.LOADING,
+        )
+        for one in (theirs, *listeners):
+            one.close()
+        ours.setblocking(False)
+        reader, slot.writer = await asyncio.open_connection(sock=ours)
+        send(slot.writer, start)
+        reason = ""
+        while (message := await receive_from_worker(reader)) is not None:
+            match message:
+                case Loaded():
+                    self._loaded(slot)
+                case Failed(text):
+                    reason = text
+                    break
+        slot.writer.close()
+        status = await process.wait()
+        slot.process = slot.writer = None
+        if reason:
+            return reason
+        if status < 0:
+            return f"worker process {process.pid} was ended by {signal.Signals(-status).name}"
+        return f"worker process {process.pid} ended with status {status}"
+
+    def _loaded(self, slot: _Slot) -> None:
+        slot.loaded = True
+        if self._health.phase is Phase.SERVING:
+            assert slot.writer is not None
+            send(slot.writer, Ready())
+            log.info("worker %d serves again", slot.index)
+        elif all(one.loaded for one in self._slots):
+            self._all_loaded.set()
+
+    def _tell_all(self, message: ToWorker) -> None:
+        for slot in self._slots:
+            if slot.writer is not None:
+                send(slot.writer, message)
+
+    def _kill_all(self) -> None:
+        for slot in self._slots:
+            if slot.process is not None and slot.process.returncode is None:
+                slot.process.kill()
+
+    # --- metrics
+
+    async def _listen_for_metrics(self) -> list[asyncio.Server]:
+        """Serve health and metrics on a port of their own, if one is asked for."""
+        if self._settings.metrics_port is None:
+            return []
+        loop = asyncio.get_running_loop()
+        reservation = PortReservation(self._settings.host, self._settings.metrics_port)
+        connections = Connections(loop, lambda _count: None)
+        application = Observability(self._health, self._metrics)
+        factory = connection_factory(application, ConnectionLimits(), connections, loop)
+        servers = [await loop.create_server(factory, sock=one) for one in reservation.listeners()]
+        reservation.close()
+        return servers

@@ -1,0 +1,166 @@
+"""A worker process: one event loop for connections, one engine for the model.
+
+Started by the parent as `python -m mcp2026.runtime.process.worker <descriptor>`. It does what the parent
+says over that descriptor and ends when the parent does.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+
+import uvloop
+
+from mcp2026.api.structured_log import configure_logging
+from mcp2026.runtime.batching.limits import limits_of
+from mcp2026.runtime.errors import StartupError
+from mcp2026.runtime.health import Health, Phase
+from mcp2026.runtime.inference import InferenceService
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, table_size
+from mcp2026.runtime.model.loading import load_model
+from mcp2026.runtime.process.control import (
+    Drain,
+    Failed,
+    LameDuck,
+    Loaded,
+    Ready,
+    Start,
+    receive_from_parent,
+    send,
+)
+from mcp2026.runtime.process.sockets import BACKLOG
+from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
+from mcp2026.runtime.protocol.listener import connection_factory
+from mcp2026.runtime.protocol.rest import RestApi
+from mcp2026.runtime.settings import MIB
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_GRACE = 0.05
+"""After the listeners are closed: time for bytes that clients have sent already, in s."""
+ABORT_SECONDS = 1.0
+"""After the drain time: how long the last error answers may take to leave, in s."""
+
+
+class Worker:
+    """Wires one worker together and takes it through its phases."""
+
+    def __init__(self, start: Start, writer: asyncio.StreamWriter) -> None:
+        settings = start.settings
+        self._start = start
+        self._settings = settings
+        self._writer = writer
+        self._loop = loop = asyncio.get_running_loop()
+        rows, _ = table_size(settings.serving, settings.workers)
+        self._metrics = metrics = RuntimeMetrics(settings.serving, start.metrics, rows, start.slot)
+        metrics.reset_gauges()
+        self._health = Health()
+        limits = limits_of(settings.serving.batching, settings.queue_size, settings.queue_mib * MIB)
+        self._service = InferenceService(limits, metrics, loop)
+        self._api = RestApi(self._health, metrics, self._service, int(settings.request_timeout * 1e9))
+        self._connections = Connections(loop, metrics.connections)
+        self._servers: list[asyncio.Server] = []
+
+    async def run(self, reader: asyncio.StreamReader) -> int:
+        """Serve until the parent says to stop, and return the exit status."""
+        if self._start.listen_first:
+            await self._listen()
+        loading = self._loop.create_task(self._load())
+        try:
+            while True:
+                message = await receive_from_parent(reader)
+                match message:
+                    case Ready():
+                        self._health.advance(Phase.SERVING)
+                        self._metrics.worker_ready(ready=True)
+                    case LameDuck():
+                        self._health.advance(Phase.LAME_DUCK)
+                        self._metrics.worker_ready(ready=False)
+                    case Drain() | None:
+                        break
+        finally:
+            self._metrics.worker_ready(ready=False)
+        if not loading.done():
+            os._exit(0)  # nothing was served yet, and a load cannot be stopped half-way
+        if loading.result():
+            await self._drain()
+        return 0
+
+    async def _load(self) -> bool:
+        settings = self._settings
+        try:
+            model = await self._loop.run_in_executor(
+                None, load_model, settings.serving, settings.threads or 1, settings.provider
+            )
+        except StartupError as error:
+            send(self._writer, Failed(str(error)))
+            return False
+        except Exception as error:
+            log.exception("loading failed")
+            send(self._writer, Failed(f"cannot load the model: {error}"))
+            return False
+        self._api.serve(model)
+        if not self._start.listen_first:
+            await self._listen()
+        send(self._writer, Loaded())
+        return True
+
+    async def _listen(self) -> None:
+        limits = ConnectionLimits(max_body_bytes=self._settings.max_body_bytes)
+        factory = connection_factory(self._api, limits, self._connections, self._loop)
+        for descriptor in self._start.listeners:
+            listener = socket.socket(fileno=descriptor)
+            self._servers.append(await self._loop.create_server(factory, sock=listener, backlog=BACKLOG))
+
+    async def _drain(self) -> None:
+        """Take nothing new, answer everything that was taken, and say so to whoever waits too long."""
+        self._health.advance(Phase.DRAINING)
+        self._service.drain()
+        await asyncio.sleep(0)  # one round of the loop accepts what waits in the backlog
+        for server in self._servers:
+            server.close()
+        await asyncio.sleep(IN_FLIGHT_GRACE)
+        self._connections.drain()
+        try:
+            await asyncio.wait_for(self._connections.empty.wait(), self._settings.drain_seconds)
+        except TimeoutError:
+            log.warning(
+                "worker %d: %d connections were not done in time", self._start.slot, len(self._connections)
+            )
+            self._service.abandon()
+            try:
+                await asyncio.wait_for(self._connections.empty.wait(), ABORT_SECONDS)
+            except TimeoutError:
+                return
+        try:
+            await asyncio.wait_for(self._loop.run_in_executor(None, self._service.close), ABORT_SECONDS)
+        except TimeoutError:
+            return  # it computes for callers that have left
+
+
+async def _run(control: socket.socket) -> int:
+    reader, writer = await asyncio.open_connection(sock=control, limit=MIB)
+    start = await receive_from_parent(reader)
+    if not isinstance(start, Start):
+        return 0
+    configure_logging(start.settings.log_format)
+    return await Worker(start, writer).run(reader)
+
+
+def main() -> None:
+    """Run a worker on the control socket whose descriptor is the only argument."""
+    # Signals of a terminal or a process group reach every process; only the parent decides what they mean.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        control.setblocking(False)
+        status = uvloop.run(_run(control))
+    # Not sys.exit: a thread inside ONNX Runtime must not meet an interpreter that is being taken down.
+    logging.shutdown()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The open connections of a worker: their limits, their timeouts, and their end."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Protocol
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """What one client may ask of a connection. Seconds and bytes."""
+
+    max_body_bytes: int = 64 * MIB
+    max_head_bytes: int = 64 * 1024
+    max_headers: int = 128
+    max_pipelined: int = 32
+    """Requests taken from one connection before the first of them is answered."""
+    head_seconds: float = 10.0
+    """From the first byte of a request to the end of its headers."""
+    stall_seconds: float = 10.0
+    """Longest pause inside a body, and longest that a client may refuse to read."""
+    body_seconds: float = 300.0
+    """Longest for one whole body."""
+    idle_seconds: float = 75.0
+    """Between two requests."""
+    linger_seconds: float = 5.0
+    """How long what a refused client still sends is read and thrown away, so that it sees the refusal."""
+
+
+class Connection(Protocol):
+    """What the registry needs of a connection, of any protocol."""
+
+    deadline: float
+    """Loop time at which `timed_out` is called; infinity while the server owes the answer."""
+
+    def timed_out(self) -> None:
+        """The deadline has passed."""
+
+    def drain(self) -> None:
+        """Close now if nothing is in progress, else after the last answer."""
+
+
+class Connections:
+    """The connections of one worker. One sweep a second watches all deadlines: no timer per request."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_change: Callable[[int], None]) -> None:
+        self._loop = loop
+        self._on_change = on_change
+        self._open: set[Connection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self.date_line = b""
+        """The Date header, as it is now to the second."""
+        self.empty = asyncio.Event()
+        self.empty.set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: Connection) -> None:
+        """Watch `connection`."""
+        self._open.add(connection)
+        self.empty.clear()
+        self._on_change(len(self._open))
+        if self._sweep is None:
+            self._look()
+
+    def remove(self, connection: Connection) -> None:
+        """Forget `connection`, which is closed."""
+        self._open.discard(connection)
+        self._on_change(len(self._open))
+        if not self._open:
+            self.empty.set()
+
+    def drain(self) -> None:
+        """Close every connection as soon as it has answered what it took in."""
+        for connection in list(self._open):
+            connection.drain()
+
+    def _look(self) -> None:
+        self.date_line = f"date: {formatdate(usegmt=True)}\r\n".encode()
+        now = self._loop.time()
+        for connection in [one for one in self._open if one.deadline <= now]:
+            connection.timed_out()
+        self._sweep = self._loop.call_later(1.0, self._look) if self._open else None

@@ -1,0 +1,50 @@
+"""One request and its response, whatever carried them. HTTP versions stand below this, the API above."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+JSON = b"application/json"
+
+Respond = Callable[["Response"], None]
+"""Sends the response; called exactly once, at once or later, on the event loop."""
+Cancel = Callable[[], None]
+"""Tells the application that the caller has gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """What is known of a request before its body."""
+
+    method: str
+    path: str
+    headers: dict[bytes, bytes]
+    """Names in lower case; of repeated headers the last."""
+    content_length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole response."""
+
+    status: int
+    body: bytes
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = field(default=())
+
+
+class Application(Protocol):
+    """What a protocol serves."""
+
+    @property
+    def closing(self) -> bool:
+        """Connections should end with their next response."""
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Return a refusal that does not need the body, or None to go on reading."""
+
+    def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
+        """Start serving a whole request. Never raises."""
+
+    def protocol_error(self, status: int, message: str) -> Response:
+        """Return the response for a request that the protocol itself refuses."""

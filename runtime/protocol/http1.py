@@ -1,0 +1,348 @@
+"""HTTP/1.1 on an asyncio protocol, parsed by httptools.
+
+A connection reads requests ahead (pipelining) and answers them in order. It holds back what a client may
+do to others: heads, bodies and pauses are limited, and an oversized body is refused before it is read.
+"""
+
+import asyncio
+import math
+from collections import deque
+from http import HTTPStatus
+from typing import Any, cast
+
+import httptools
+
+from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
+from mcp2026.runtime.protocol.exchange import Application, Cancel, RequestHead, Response
+
+_NEVER = math.inf
+_SMALL_BODY = 64 * 1024
+"""A refused request's body up to this size is read and dropped, and the connection stays."""
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+
+
+class _Exchange:
+    """A request that was taken in, and its response once there is one."""
+
+    __slots__ = ("cancel", "connection", "head_only", "keep_alive", "response")
+
+    def __init__(self, connection: "Http1Connection", *, keep_alive: bool, head_only: bool) -> None:
+        self.connection = connection
+        self.keep_alive = keep_alive
+        self.head_only = head_only
+        self.response: Response | None = None
+        self.cancel: Cancel | None = None
+
+    def respond(self, response: Response) -> None:
+        if self.response is None:
+            self.response = response
+            self.connection.flush()
+
+
+class Http1Connection(asyncio.Protocol):
+    """One client connection."""
+
+    def __init__(
+        self,
+        application: Application,
+        limits: ConnectionLimits,
+        connections: Connections,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._application = application
+        self._limits = limits
+        self._connections = connections
+        self._loop = loop
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else
+        self._parser: Any = None
+        self._exchanges: deque[_Exchange] = deque()
+        self._closed = False
+        self._refusing = False  # nothing that comes from now on is looked at
+        self._lingering = False
+        self._paused = False
+        self._blocked = False  # the client does not read
+        self._draining = False
+        self.deadline = _NEVER
+        self._body_deadline = _NEVER
+        self._in_request = False
+        self._head_done = False
+        self._head_bytes = 0
+        self._begin_request()
+
+    def _begin_request(self) -> None:
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._header_count = 0
+        self._lengths = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._head: RequestHead | None = None
+        self._refusal: Response | None = None
+
+    # --- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to read."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's derive from nothing
+        self._parser = httptools.HttpRequestParser(self)
+        self.deadline = self._loop.time() + self._limits.head_seconds
+        self._connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; the callbacks below are called from here."""
+        if self._refusing:
+            return
+        if not self._head_done:
+            self._head_bytes += len(data)
+        body_bytes = self._body_bytes
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # An offer to upgrade may be ignored: the request was complete, and what follows is HTTP/1.1.
+            self._parser = httptools.HttpRequestParser(self)
+            rest = data[upgrade.args[0] :]
+            if rest:
+                self.data_received(rest)
+            return
+        except httptools.HttpParserError as error:
+            if not self._refusing:
+                self.refuse(400, f"not HTTP/1.1: {error}")
+            return
+        if self._in_request and self._head_done:
+            # Trailers and chunk extensions are heads too: bytes that are no body.
+            self._head_bytes = 0 if self._body_bytes != body_bytes else self._head_bytes + len(data)
+        if self._in_request and self._head_bytes > self._limits.max_head_bytes and not self._refusing:
+            self.refuse(431, f"more than {self._limits.max_head_bytes} bytes of headers")
+        self._watch()
+
+    def eof_received(self) -> bool:
+        """Take the end of the stream as the client's departure."""
+        return False
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Cancel what nobody waits for any more."""
+        self._closed = self._refusing = True
+        self.deadline = _NEVER
+        self._connections.remove(self)
+        exchanges, self._exchanges = self._exchanges, deque()
+        for exchange in exchanges:
+            if exchange.cancel is not None and exchange.response is None:
+                exchange.cancel()
+        self._begin_request()
+
+    def pause_writing(self) -> None:
+        """Stop taking requests from a client that does not read its answers."""
+        self._blocked = True
+        self._pause()
+        self.deadline = self._loop.time() + self._limits.stall_seconds
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._blocked = False
+        self._resume()
+        self._watch()
+
+    # --- httptools
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        if self._refusing:
+            return
+        self._in_request, self._head_done = True, False
+        self._begin_request()
+
+    def on_url(self, url: bytes) -> None:
+        """Collect the request target, which may come in pieces."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect one header."""
+        self._header_count += 1
+        if not self._head_done and self._header_count <= self._limits.max_headers:
+            self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """Decide, before any of the body is read, whether it will be."""
+        self._head_done = True
+        if self._refusing:
+            return
+        limits, headers = self._limits, self._headers
+        self.deadline = self._loop.time() + limits.stall_seconds
+        self._body_deadline = self._loop.time() + limits.body_seconds
+        if self._header_count > limits.max_headers:
+            self.refuse(431, f"more than {limits.max_headers} headers")
+            return
+        if self._parser.get_http_version() == "1.1" and b"host" not in headers:
+            self.refuse(400, "the Host header is missing")
+            return
+        length = int(headers[b"content-length"]) if b"content-length" in headers else None
+        self._head_bytes = 0
+        path = _path(self._url)
+        self._head = RequestHead(self._parser.get_method().decode("latin-1"), path, headers, length)
+        if length is not None and length > limits.max_body_bytes:
+            self.refuse(413, self._too_large())
+            return
+        self._refusal = self._application.admit(self._head)
+        expects = headers.get(b"expect", b"").lower() == b"100-continue"
+        if self._refusal is not None:
+            if expects or (length or 0) > _SMALL_BODY:
+                self._refuse_with(self._refusal)
+        elif expects and not self._exchanges:
+            self._transport.write(_CONTINUE)
+
+    def on_body(self, body: bytes) -> None:
+        """Collect a piece of the body."""
+        if self._refusing:
+            return
+        self._body_bytes += len(body)
+        if self._refusal is not None:
+            if self._body_bytes > _SMALL_BODY:
+                self._refuse_with(self._refusal)
+            return
+        if self._body_bytes > self._limits.max_body_bytes:
+            self.refuse(413, self._too_large())
+            return
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """Hand the whole request over."""
+        if self._refusing:
+            return
+        self._in_request = self._head_done = False
+        self._head_bytes = 0
+        head, pieces = self._head, self._body
+        assert head is not None
+        exchange = _Exchange(
+            self, keep_alive=self._parser.should_keep_alive(), head_only=head.method == "HEAD"
+        )
+        self._exchanges.append(exchange)
+        if not exchange.keep_alive:
+            self._refusing = True  # nothing may follow
+        if len(self._exchanges) >= self._limits.max_pipelined:
+            self._pause()
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._body = []
+        if self._refusal is not None:
+            exchange.respond(self._refusal)
+            return
+        exchange.cancel = self._application.begin(head, body, exchange.respond)
+
+    # --- answers
+
+    def flush(self) -> None:
+        """Write the responses that are due, in the order of the requests."""
+        exchanges = self._exchanges
+        while exchanges and (response := exchanges[0].response) is not None and not self._closed:
+            exchange = exchanges.popleft()
+            if self._application.closing and not exchanges and not self._in_request:
+                exchange.keep_alive = False
+            self._write(response, exchange)
+            if not exchange.keep_alive:
+                self._end()
+                return
+        if not exchanges and self._draining and not self._in_request:
+            self._end()
+            return
+        if self._paused and not self._blocked and len(exchanges) < self._limits.max_pipelined:
+            self._resume()
+        self._watch()
+
+    def _write(self, response: Response, exchange: _Exchange) -> None:
+        parts = [
+            _STATUS_LINES[response.status],
+            self._connections.date_line,
+            b"content-type: ",
+            response.content_type,
+            b"\r\ncontent-length: %d\r\n" % len(response.body),
+        ]
+        for name, value in response.headers:
+            parts.append(b"%b: %b\r\n" % (name, value))
+        parts.append(b"\r\n" if exchange.keep_alive else b"connection: close\r\n\r\n")
+        if not exchange.head_only:
+            parts.append(response.body)
+        self._transport.write(b"".join(parts))
+
+    def _end(self) -> None:
+        """Close when everything is written; a client that still sends is let finish, unread."""
+        self._refusing = True
+        self._exchanges.clear()
+        self._begin_request()
+        if self._transport.is_closing():
+            return
+        if self._in_request and self._transport.can_write_eof():
+            # Closing with unread data would reset the connection and could destroy the answer on its way.
+            self._lingering = True
+            self._transport.write_eof()
+            self._resume()
+            self.deadline = self._loop.time() + self._limits.linger_seconds
+        else:
+            self._transport.close()
+
+    def refuse(self, status: int, message: str) -> None:
+        """Answer with an error of the protocol, and take nothing more from this client."""
+        self._refuse_with(self._application.protocol_error(status, message))
+
+    def _refuse_with(self, response: Response) -> None:
+        """Answer with `response` after what is still owed, and take nothing more from this client."""
+        self._refusing = self._in_request = True
+        self._body = []
+        exchange = _Exchange(self, keep_alive=False, head_only=False)
+        self._exchanges.append(exchange)
+        exchange.respond(response)
+
+    def _too_large(self) -> str:
+        return f"the body is larger than {self._limits.max_body_bytes} bytes"
+
+    # --- time
+
+    def drain(self) -> None:
+        """Close now if nothing is in progress, else after the last answer."""
+        self._draining = True
+        if not self._exchanges and not self._in_request and not self._closed:
+            self._end()
+
+    def timed_out(self) -> None:
+        """End a connection whose client was too slow."""
+        if self._closed:
+            return
+        if self._refusing or self._blocked or self._transport.is_closing():
+            self._transport.abort()
+        elif self._in_request:
+            self.refuse(408, "the request did not come in time")
+        else:
+            self._transport.close()
+
+    def _watch(self) -> None:
+        """Set the next deadline from what the connection waits for."""
+        if self._blocked or self._lingering:
+            return
+        now, limits = self._loop.time(), self._limits
+        if self._exchanges and (self._refusing or not self._in_request):
+            self.deadline = _NEVER  # it is the server's turn
+        elif self._in_request:
+            if self._head_done:
+                self.deadline = min(now + limits.stall_seconds, self._body_deadline)
+            elif self.deadline == _NEVER or self.deadline > now + limits.head_seconds:
+                self.deadline = now + limits.head_seconds
+        else:
+            self.deadline = now + limits.idle_seconds
+
+    def _pause(self) -> None:
+        if not self._paused and not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+
+def _path(target: bytes) -> str:
+    """Return the path of a request target, which may also be a whole URL."""
+    if not target.startswith(b"/") and b"://" in target:
+        target = b"/" + target.split(b"://", 1)[1].partition(b"/")[2]
+    return target.split(b"?", 1)[0].decode("latin-1")

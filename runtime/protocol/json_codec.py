@@ -1,0 +1,233 @@
+"""JSON bodies: bytes to tensors and back.
+
+Numbers are decoded by msgspec straight into lists of the input's type, so `true`, `"1"`, a nested list
+and a missing value are all refused with their place in the document. Answers hold every float with as many
+digits as bring back the same float32.
+"""
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
+from mcp2026.runtime.execution.tensor_cache import Array
+from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
+from mcp2026.runtime.model.signature import TensorSpec, check_shape, count_rows
+
+_RAW_EMPTY = msgspec.Raw()
+_MAX_DIMENSIONS = 64
+
+
+class TensorBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One named input."""
+
+    data: msgspec.Raw
+    shape: list[int]
+
+
+class InferBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/infer`."""
+
+    input: msgspec.Raw = _RAW_EMPTY
+    shape: list[int] | None = None
+    inputs: dict[str, TensorBody] | None = None
+    outputs: list[str] | None = None
+    """Which outputs the answer shall hold; all if missing."""
+    model: str | None = None
+    version_id: str | None = None
+    timeout_ms: float | None = None
+    id: str | None = None
+    """Returned unchanged."""
+
+
+class InferRequest(NamedTuple):
+    """A request that fits the model."""
+
+    version: LoadedVersion
+    inputs: tuple[Array, ...]
+    rows: int
+    outputs: tuple[int, ...]
+    """Indexes of the outputs asked for."""
+    timeout_ns: int
+    id: str | None
+    simple: bool
+    """It was asked in the form for one input, and is answered in the form for one output if it can be."""
+
+
+_BODY = msgspec.json.Decoder(InferBody)
+_LISTS: dict[str, msgspec.json.Decoder[Any]] = {
+    "f": msgspec.json.Decoder(list[float]),
+    "i": msgspec.json.Decoder(list[int]),
+    "u": msgspec.json.Decoder(list[int]),
+    "b": msgspec.json.Decoder(list[bool]),
+}
+_KINDS = {"f": "finite numbers", "i": "whole numbers", "u": "whole numbers from 0", "b": "true and false"}
+
+
+def decode_infer(body: bytes, model: ServedModel, max_timeout_ns: int) -> InferRequest:
+    """Return the request in `body`, checked against the version that it will run on.
+
+    Raises:
+        RequestError: the body is not JSON, lacks something, or does not fit the model.
+
+    """
+    try:
+        document = _BODY.decode(body)
+    except msgspec.ValidationError as error:
+        raise _misfit(error, "") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _malformed(body, error) from error
+    if document.model is not None and document.model != model.name:
+        raise RequestError(
+            ErrorCode.NOT_FOUND, f"no model {document.model[:64]!r} is served here", "model", model.name
+        )
+    version = model.version(document.version_id)
+    signature = version.signature
+    simple = document.inputs is None
+    tensors = _tensors(document, signature.inputs)
+    arrays = [
+        _array(spec, tensor, "" if simple else f"inputs.{spec.name}.")
+        for spec, tensor in zip(signature.inputs, tensors, strict=True)
+    ]
+    rows = count_rows(signature, arrays, model.batching.max_batch_size)
+    outputs = _outputs(document.outputs, signature.outputs)
+    timeout_ns = _timeout(document.timeout_ms, max_timeout_ns)
+    return InferRequest(version, tuple(arrays), rows, outputs, timeout_ns, document.id, simple)
+
+
+def encode_infer(model: str, request: InferRequest, outputs: list[Array]) -> bytes:
+    """Return the body of the answer."""
+    answer: dict[str, Any] = {"model": model, "version_id": request.version.version_id}
+    if request.id is not None:
+        answer["id"] = request.id
+    specs = request.version.signature.outputs
+    if request.simple and len(request.outputs) == 1:
+        array = outputs[request.outputs[0]]
+        answer["output"] = _values(array)
+        answer["shape"] = array.shape
+        answer["dtype"] = array.dtype.name
+    else:
+        answer["outputs"] = {
+            specs[index].name: {
+                "data": _values(outputs[index]),
+                "shape": outputs[index].shape,
+                "dtype": outputs[index].dtype.name,
+            }
+            for index in request.outputs
+        }
+    return msgspec.json.encode(answer)
+
+
+def _tensors(document: InferBody, specs: tuple[TensorSpec, ...]) -> list[TensorBody]:
+    """Return the request's tensors in the order of the model's inputs."""
+    names = ", ".join(spec.name for spec in specs)
+    flat = bytes(document.input)
+    if document.inputs is not None:
+        if flat or document.shape is not None:
+            raise invalid("inputs", "stands beside input or shape", "either inputs, or input and shape")
+        for name in document.inputs:
+            if not any(spec.name == name for spec in specs):
+                raise invalid("inputs", f"the model has no input {name[:64]!r}", names)
+        for spec in specs:
+            if spec.name not in document.inputs:
+                raise invalid("inputs", f"input {spec.name!r} is missing", names)
+        return [document.inputs[spec.name] for spec in specs]
+    if len(specs) != 1:
+        raise invalid("inputs", f"is missing; the model has {len(specs)} inputs", names)
+    if not flat:
+        raise invalid("input", "is missing", f"a flat list of {_KINDS[specs[0].dtype.kind]}")
+    if document.shape is None:
+        raise invalid("shape", "is missing", f"{specs[0].wire_shape} (-1: any size from 1)")
+    return [TensorBody(document.input, document.shape)]
+
+
+def _array(spec: TensorSpec, tensor: TensorBody, prefix: str) -> Array:
+    field = f"{prefix}data" if prefix else "input"
+    if len(tensor.shape) > _MAX_DIMENSIONS:
+        raise invalid(f"{prefix}shape", f"has {len(tensor.shape)} dimensions", f"{len(spec.dims)} dimensions")
+    kind = spec.dtype.kind
+    try:
+        values = _LISTS[kind].decode(tensor.data)
+    except msgspec.DecodeError as error:
+        raise _misfit(error, field, f"a flat list of {_KINDS[kind]}") from error
+    check_shape(spec, tensor.shape, len(values), f"{prefix}shape")
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype=spec.dtype)
+    except OverflowError:
+        limits = np.iinfo(spec.dtype)
+        raise invalid(
+            field, f"holds a number that {spec.dtype.name} cannot", f"{limits.min} to {limits.max}"
+        ) from None
+    if kind == "f" and not np.isfinite(array).all():
+        raise invalid(field, f"holds a number too large for {spec.dtype.name}", "finite numbers")
+    return array.reshape(tensor.shape)
+
+
+def _outputs(names: list[str] | None, specs: tuple[TensorSpec, ...]) -> tuple[int, ...]:
+    if names is None:
+        return tuple(range(len(specs)))
+    index = {spec.name: position for position, spec in enumerate(specs)}
+    unknown = [name for name in names if name not in index]
+    if unknown or not names or len(set(names)) != len(names):
+        problem = f"the model has no output {unknown[0][:64]!r}" if unknown else "is empty or names one twice"
+        raise invalid("outputs", problem, ", ".join(index))
+    return tuple(index[name] for name in names)
+
+
+def _timeout(timeout_ms: float | None, max_timeout_ns: int) -> int:
+    if timeout_ms is None:
+        return max_timeout_ns
+    timeout_ns = timeout_ms * 1e6
+    if not 0 < timeout_ns <= max_timeout_ns:
+        raise invalid(
+            "timeout_ms", f"{timeout_ms:g} is out of range", f"more than 0, up to {max_timeout_ns / 1e6:g}"
+        )
+    return max(1, int(timeout_ns))
+
+
+def _values(array: Array) -> list[Any]:
+    """Return the values in row-major order; what JSON has no number for becomes a string, as in protobuf."""
+    flat = array.ravel()
+    values: list[Any] = flat.tolist()
+    if array.dtype.kind == "f" and not np.isfinite(flat).all():
+        return [value if math.isfinite(value) else _name(value) for value in values]
+    return values
+
+
+def _name(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+_PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$")
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_NOT_A_NUMBER = re.compile(rb"[-+]?(?:NaN|nan|Infinity|Inf|inf)\b")
+_KEY = re.compile(rb'"([^"\\]{1,64})"\s*:')
+
+
+def _misfit(error: Exception, prefix: str, allowed: str = "see the API in runtime/README.md") -> RequestError:
+    """Turn msgspec's words about a value of the wrong kind into field and problem."""
+    text = str(error)
+    place = _PLACE.search(text)
+    field = prefix + (place.group(1) if place else "")
+    return invalid(field or "body", text[: place.start()] if place else text, allowed)
+
+
+def _malformed(body: bytes, error: Exception) -> RequestError:
+    """Return the error for a body that is not JSON; NaN and infinities are named, with their field."""
+    position = _BYTE.search(str(error))
+    if position is not None:
+        offset = int(position.group(1))
+        # The parser stops inside the word or before it, depending on the sign.
+        found = next((m for m in _NOT_A_NUMBER.finditer(body, max(0, offset - 2), offset + 16)), None)
+        if found is not None and found.start() <= offset:
+            keys = _KEY.findall(body, 0, offset)
+            field = keys[-1].decode("utf-8", "replace") if keys else "body"
+            word = found.group().decode()
+            return invalid(field, f"{word} at byte {found.start()} is not a number in JSON", "finite numbers")
+    return invalid("body", str(error), "one JSON object")

@@ -1,0 +1,181 @@
+"""The REST API: paths, verbs, status codes and error bodies. Everything else lies behind it."""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from mcp2026.runtime.errors import STATUS, ErrorCode, RequestError
+from mcp2026.runtime.execution.tensor_cache import Array
+from mcp2026.runtime.health import Health
+from mcp2026.runtime.inference import Call, InferenceService
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
+from mcp2026.runtime.model.loaded import ServedModel
+from mcp2026.runtime.model.signature import TensorSpec
+from mcp2026.runtime.protocol.exchange import JSON, Cancel, RequestHead, Respond, Response
+from mcp2026.runtime.protocol.json_codec import decode_infer, encode_infer
+
+INFER_PATH = "/v1/infer"
+_METRICS_TYPE = b"text/plain; version=1.0.0; charset=utf-8"
+_TEXT = b"text/plain; charset=utf-8"
+
+_CODES_OF_PROTOCOL = {
+    400: ErrorCode.INVALID_ARGUMENT,
+    408: ErrorCode.CLIENT_TOO_SLOW,
+    413: ErrorCode.BODY_TOO_LARGE,
+    431: ErrorCode.HEADERS_TOO_LARGE,
+    505: ErrorCode.UNSUPPORTED,
+}
+
+_Handler = Callable[[RequestHead, bytes, Respond], Cancel | None]
+
+
+class Observability:
+    """Health and metrics: what every port of a server answers."""
+
+    def __init__(self, health: Health, metrics: RuntimeMetrics) -> None:
+        self._health = health
+        self._metrics = metrics
+        self._routes: dict[str, dict[str, _Handler]] = {
+            "/healthz": {"GET": self._live},
+            "/readyz": {"GET": self._ready},
+            "/metrics": {"GET": self._scrape},
+        }
+
+    @property
+    def closing(self) -> bool:
+        """Connections should end with their next response."""
+        return self._health.leaving
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Refuse unknown paths and wrong verbs before their body is read."""
+        verbs = self._routes.get(head.path)
+        if verbs is None:
+            known = ", ".join(self._routes)
+            return error_response(
+                RequestError(ErrorCode.NOT_FOUND, f"nothing at {head.path[:200]}", "path", known)
+            )
+        if head.method in verbs or (head.method == "HEAD" and "GET" in verbs):
+            return None
+        allow = ", ".join(["GET, HEAD" if verb == "GET" else verb for verb in verbs])
+        error = RequestError(
+            ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} does not take {head.method}", "method", allow
+        )
+        return error_response(error, ((b"allow", allow.encode()),))
+
+    def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
+        """Serve one request that was admitted."""
+        method = "GET" if head.method == "HEAD" else head.method
+        return self._routes[head.path][method](head, body, respond)
+
+    def protocol_error(self, status: int, message: str) -> Response:
+        """Return the response for a request that the protocol itself refuses."""
+        code = _CODES_OF_PROTOCOL[status]
+        self._metrics.failed(None, code)
+        return error_response(RequestError(code, message))
+
+    def _live(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
+        respond(Response(200, b"ok\n", _TEXT))
+
+    def _ready(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
+        if self._health.ready:
+            respond(Response(200, b"ready\n", _TEXT))
+        else:
+            respond(Response(503, f"{self._health.phase}\n".encode(), _TEXT, ((b"retry-after", b"1"),)))
+
+    def _scrape(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
+        respond(Response(200, self._metrics.exposition(), _METRICS_TYPE))
+
+
+class RestApi(Observability):
+    """Inference and model metadata besides health and metrics."""
+
+    def __init__(
+        self, health: Health, metrics: RuntimeMetrics, service: InferenceService, max_timeout_ns: int
+    ) -> None:
+        super().__init__(health, metrics)
+        self._service = service
+        self._max_timeout_ns = max_timeout_ns
+        self._model: ServedModel | None = None
+        self._routes |= {INFER_PATH: {"POST": self._infer}, "/v1/models": {"GET": self._models}}
+
+    def serve(self, model: ServedModel) -> None:
+        """Serve `model` from the next request on."""
+        self._model = model
+
+    def _infer(self, _head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
+        arrived_ns = time.monotonic_ns()
+        model = self._model
+        if model is None:
+            self._fail(RequestError(ErrorCode.NOT_READY, f"the server is {self._health.phase}"), respond)
+            return None
+        try:
+            request = decode_infer(body, model, self._max_timeout_ns)
+        except RequestError as error:
+            self._fail(error, respond)
+            return None
+
+        def succeed(outputs: list[Array]) -> None:
+            respond(Response(200, encode_infer(model.name, request, outputs)))
+
+        return self._service.submit(
+            Call(
+                request.version,
+                request.inputs,
+                request.rows,
+                arrived_ns,
+                request.timeout_ns,
+                succeed,
+                lambda error: respond(error_response(error)),
+            )
+        )
+
+    def _fail(self, error: RequestError, respond: Respond) -> None:
+        self._metrics.failed(None, error.code)
+        respond(error_response(error))
+
+    def _models(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
+        model = self._model
+        if model is None:
+            respond(error_response(RequestError(ErrorCode.NOT_READY, f"the server is {self._health.phase}")))
+            return
+        respond(Response(200, msgspec.json.encode({"models": [_describe(model)]})))
+
+
+def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    """Return `error` as a response, by the one table of statuses."""
+    status = STATUS[error.code]
+    document = {
+        "code": error.code.value,
+        "message": error.message,
+        "field": error.field,
+        "allowed": error.allowed,
+    }
+    body = msgspec.json.encode(
+        {"error": {key: value for key, value in document.items() if value is not None}}
+    )
+    if status.retry_after_seconds is not None:
+        headers = (*headers, (b"retry-after", b"%d" % status.retry_after_seconds))
+    return Response(status.http, body, JSON, headers)
+
+
+def _describe(model: ServedModel) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "revision": model.revision,
+        "max_batch_size": model.batching.max_batch_size,
+        "versions": [
+            {
+                "version_id": version.version_id,
+                "weight": version.weight,
+                "batched": version.signature.shared,
+                "inputs": [_describe_tensor(spec) for spec in version.signature.inputs],
+                "outputs": [_describe_tensor(spec) for spec in version.signature.outputs],
+            }
+            for version in model.versions.values()
+        ],
+    }
+
+
+def _describe_tensor(spec: TensorSpec) -> dict[str, object]:
+    return {"name": spec.name, "dtype": spec.dtype.name, "shape": spec.wire_shape}

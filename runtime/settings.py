@@ -1,0 +1,264 @@
+"""Everything that can be set on one server, in one frozen object that is read once.
+
+A flag wins over its environment variable (`MCP2026_WORKERS` for `--workers`), which wins over the serving
+configuration's batching section, which wins over the default.
+"""
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import msgspec
+
+from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.names import REST_PORT
+from mcp2026.api.serving import (
+    MAX_BATCH_SIZE_RANGE,
+    MAX_DELAY_MS_RANGE,
+    MIN_BATCH_SIZE_RANGE,
+    PREFETCH_QUEUE_DEPTH_RANGE,
+    Batching,
+    ServingConfig,
+    check_range,
+    decode_serving_config,
+    single_version,
+)
+from mcp2026.runtime.errors import SettingsError
+
+ENVIRONMENT_PREFIX = "MCP2026_"
+MIB = 1024 * 1024
+
+ProviderChoice = Literal["auto", "cpu", "cuda", "tensorrt"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one server; durations in seconds, sizes in the unit that the name says."""
+
+    serving: ServingConfig
+    host: str = "localhost"
+    port: int = REST_PORT
+    metrics_port: int | None = None
+    workers: int = 1
+    max_body_mib: int = 64
+    queue_size: int = 1024
+    queue_mib: int = 512
+    request_timeout: float = 30.0
+    drain_seconds: float = 30.0
+    lame_duck_seconds: float = 0.0
+    log_format: Literal["text", "json"] = "text"
+    threads: int | None = None
+    provider: ProviderChoice = "auto"
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Largest request body that is read, in bytes."""
+        return self.max_body_mib * MIB
+
+
+def _boolean(text: str) -> bool:
+    values = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    return values[text.lower()]
+
+
+@dataclass(frozen=True)
+class _Option:
+    """One flag: `--name`, the environment variable of the same name, its type, range and help."""
+
+    name: str
+    parse: Callable[[str], Any]
+    kind: str
+    help: str
+    allowed: tuple[int, int] | tuple[str, ...] | None = None
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+    def read(self, text: str, source: str) -> Any:
+        """Return the value of `text`; `source` is the flag or variable that an error names."""
+        try:
+            value = self.parse(text)
+        except (ValueError, KeyError):
+            raise SettingsError(source, f"{text!r} is not {self.kind}", self._allowed_text()) from None
+        if self.allowed is None:
+            return value
+        if isinstance(self.allowed[0], str):
+            if value not in self.allowed:
+                raise SettingsError(source, f"{text!r} is not known", self._allowed_text())
+            return value
+        low, high = self.allowed
+        if not (math.isfinite(value) and low <= value <= high):
+            raise SettingsError(source, f"{text} is out of range", self._allowed_text())
+        return value
+
+    def _allowed_text(self) -> str:
+        if self.allowed is None:
+            return self.kind
+        if isinstance(self.allowed[0], str):
+            return ", ".join(str(choice) for choice in self.allowed)
+        return f"{self.kind} from {self.allowed[0]} to {self.allowed[1]}"
+
+
+_NUMBER = "a number of seconds"
+_WHOLE = "a whole number"
+_BATCHING_OPTIONS = (
+    _Option("max_batch_size", int, _WHOLE, "most rows in one execution (32)", MAX_BATCH_SIZE_RANGE),
+    _Option(
+        "prefetch_queue_depth", int, _WHOLE, "full batches assembled ahead (8)", PREFETCH_QUEUE_DEPTH_RANGE
+    ),
+    _Option("max_delay_ms", int, _WHOLE, "longest wait of an idle engine for rows (0)", MAX_DELAY_MS_RANGE),
+    _Option("min_batch_size", int, _WHOLE, "rows at which a waiting batch leaves (1)", MIN_BATCH_SIZE_RANGE),
+    _Option("tensor_cache", _boolean, "true or false", "reuse input and output buffers (on)"),
+)
+_SERVER_OPTIONS = (
+    _Option("host", str, "a host", "address to listen on (localhost; in a pod 0.0.0.0)"),
+    _Option("port", int, _WHOLE, f"REST port, 0 for any free one ({REST_PORT})", (0, 65_535)),
+    _Option("metrics_port", int, _WHOLE, "a second port with /metrics and health alone (none)", (0, 65_535)),
+    _Option("workers", int, _WHOLE, "worker processes (1)", (1, 64)),
+    _Option("max_body_mib", int, _WHOLE, "largest request body in MiB (64)", (1, 2_047)),
+    _Option("queue_size", int, _WHOLE, "most rows that wait in one worker (1024)", (1, 1_000_000)),
+    _Option("queue_mib", int, _WHOLE, "most memory of waiting inputs per worker in MiB (512)", (1, 65_536)),
+    _Option("request_timeout", float, _NUMBER, "longest from arrival to answer, in s (30)", (0, 3_600)),
+    _Option("drain_seconds", float, _NUMBER, "longest that an exit waits for answers, in s (30)", (0, 3_600)),
+    _Option(
+        "lame_duck_seconds",
+        float,
+        _NUMBER,
+        "serve on, but unready, before the drain, in s (0)",
+        (0, 600),
+    ),
+    _Option("log_format", str, "a format", "text or json (text)", ("text", "json")),
+    _Option("threads", int, _WHOLE, "compute threads per worker (CPUs of the cgroup / workers)", (1, 1_024)),
+    _Option(
+        "provider",
+        str,
+        "a provider",
+        "auto, cpu, cuda or tensorrt (auto: the best that this machine has)",
+        ("auto", "cpu", "cuda", "tensorrt"),
+    ),
+)
+_SOURCE_OPTIONS = (
+    _Option("model_path", str, "a file", "an ONNX file to serve under its own name"),
+    _Option("serving_config", str, "a file", "a serving configuration in JSON: versions, weights, batching"),
+)
+_OPTIONS = (*_SOURCE_OPTIONS, *_SERVER_OPTIONS, *_BATCHING_OPTIONS)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError("command line", message, f"see {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="mcp2026-server",
+        description="Serve ONNX models over HTTP with dynamic batching.",
+        epilog="Each flag can also be set by the environment: MCP2026_WORKERS=4 is --workers 4.",
+        allow_abbrev=False,
+    )
+    for option in _OPTIONS:
+        if option.parse is _boolean:
+            parser.add_argument(option.flag, action=argparse.BooleanOptionalAction, help=option.help)
+        else:
+            parser.add_argument(option.flag, metavar=option.name.rsplit("_")[-1].upper(), help=option.help)
+    return parser
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings that `arguments` and `environment` ask for.
+
+    Raises:
+        SettingsError: a value is not accepted, or the serving configuration cannot be read.
+
+    """
+    flags = vars(_parser().parse_args(arguments))
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for option in _OPTIONS:
+        given = flags[option.name]
+        sources[option.name] = option.flag
+        if isinstance(given, bool):
+            values[option.name] = given
+        elif given is not None:
+            values[option.name] = option.read(given, option.flag)
+        elif option.name not in ("model_path", "serving_config") and (
+            text := environment.get(option.variable)
+        ):
+            values[option.name] = option.read(text, option.variable)
+            sources[option.name] = option.variable
+    _take_source_from_environment(values, sources, environment)
+    batching = {o.name: values.pop(o.name) for o in _BATCHING_OPTIONS if o.name in values}
+    serving = _serving_config(values.pop("model_path", None), values.pop("serving_config", None), batching)
+    settings = Settings(serving=serving, **values)
+    _check_together(settings, sources)
+    return settings
+
+
+def _take_source_from_environment(
+    values: dict[str, Any], sources: dict[str, str], environment: Mapping[str, str]
+) -> None:
+    """Read what to serve from the environment, unless a flag already says it."""
+    if "model_path" in values or "serving_config" in values:
+        return
+    for option in _SOURCE_OPTIONS:
+        if text := environment.get(option.variable):
+            values[option.name] = text
+            sources[option.name] = option.variable
+
+
+def _serving_config(
+    model_path: str | None, config_path: str | None, overrides: Mapping[str, Any]
+) -> ServingConfig:
+    if (model_path is None) == (config_path is None):
+        problem = "neither is given" if model_path is None else "both are given"
+        raise SettingsError("--model-path, --serving-config", problem, "exactly one of the two")
+    if model_path is not None:
+        return single_version(model_path, Batching(**overrides))
+    assert config_path is not None
+    try:
+        config = decode_serving_config(Path(config_path).read_bytes())
+    except OSError as error:
+        raise SettingsError(
+            "--serving-config", f"cannot read {config_path}: {error.strerror}", "a readable file"
+        ) from error
+    except InvalidResourceError as error:
+        raise SettingsError(f"{config_path}: {error.field}", error.problem, error.allowed) from error
+    return msgspec.structs.replace(config, batching=msgspec.structs.replace(config.batching, **overrides))
+
+
+def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
+    """Check values against each other."""
+    batching = settings.serving.batching
+    try:
+        check_range(sources["min_batch_size"], batching.min_batch_size, (1, batching.max_batch_size))
+        check_range(sources["queue_size"], settings.queue_size, (batching.max_batch_size, 1_000_000))
+    except InvalidResourceError as error:
+        raise SettingsError(error.field, error.problem, f"{error.allowed} (max batch size)") from error
+    if settings.request_timeout <= 0:
+        raise SettingsError(sources["request_timeout"], "0 would refuse all", "more than 0, up to 3600")
+    if settings.metrics_port and settings.metrics_port == settings.port:
+        raise SettingsError(sources["metrics_port"], "is the REST port", "another port than --port")
+
+
+def encode_settings(settings: Settings) -> bytes:
+    """Return `settings` as JSON, for a worker process."""
+    return msgspec.json.encode(settings)
+
+
+def decode_settings(document: bytes) -> Settings:
+    """Return the settings that `encode_settings` wrote."""
+    return msgspec.json.decode(document, type=Settings)
+
+
+def with_threads(settings: Settings, threads: int) -> Settings:
+    """Return `settings` with the number of compute threads filled in."""
+    return dataclasses.replace(settings, threads=threads)
