@@ -6,13 +6,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 
 from mcp2026.api.gpu_topology import GPUTopologyStatus
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.device_plugin.adapters.nvml import NvmlDriver
+from mcp2026.device_plugin.adapters.probe_endpoint import ProbeEndpoint
+from mcp2026.device_plugin.background import blocking_call
+from mcp2026.device_plugin.devices import Snapshot
 from mcp2026.device_plugin.errors import DevicePluginError, InvalidSettingError, NoGpusError, NvmlError
 from mcp2026.device_plugin.health import HealthProbe, read_snapshot
+from mcp2026.device_plugin.metrics import Metrics
 from mcp2026.device_plugin.plugin import Plugin
 from mcp2026.device_plugin.settings import Settings, parse_settings
 
@@ -52,18 +57,8 @@ def _stop(work: "asyncio.Task[None]", number: signal.Signals) -> None:
 
 
 async def _run(settings: Settings) -> None:
+    probe, snapshot = await _find_gpus(settings)
     try:
-        driver = NvmlDriver.open()
-    except NvmlError as error:
-        await _without_gpus(settings, error)
-        return
-    probe = HealthProbe(driver, settings.node_name)
-    try:
-        snapshot = read_snapshot(driver, settings.node_name)
-        if not snapshot.machine.gpus:
-            reasons = ", ".join(f"GPU {index}: {reason}" for index, reason in snapshot.unreadable.items())
-            await _without_gpus(settings, NoGpusError(reasons))
-            return
         log.info(
             "found %d GPUs, driver %s, CUDA %s",
             len(snapshot.machine.gpus),
@@ -76,6 +71,40 @@ async def _run(settings: Settings) -> None:
         probe.close()
 
 
+async def _find_gpus(settings: Settings) -> tuple[HealthProbe, Snapshot]:
+    """Return the node's GPUs; where there are none, fail or look again and again, as the settings say."""
+    endpoint: ProbeEndpoint | None = None
+    reason = ""
+    try:
+        while True:
+            try:
+                return await blocking_call(partial(_open_driver, settings.node_name))
+            except NvmlError as error:
+                if settings.fail_on_no_gpus:
+                    raise
+                if str(error) != reason:
+                    reason = str(error)
+                    log.warning("%s; idle until that changes, as --no-fail-on-no-gpus asks", reason)
+            if endpoint is None and settings.health_port is not None:
+                endpoint = ProbeEndpoint(settings.health_port, Metrics(), lambda: "")
+                await endpoint.start()
+            await asyncio.sleep(settings.health_interval_s)
+    finally:
+        if endpoint is not None:
+            await endpoint.stop()
+
+
+def _open_driver(node_name: str) -> tuple[HealthProbe, Snapshot]:
+    with ExitStack() as on_failure:
+        driver = on_failure.enter_context(NvmlDriver.open())
+        snapshot = read_snapshot(driver, node_name)
+        if not snapshot.machine.gpus:
+            reasons = (f"GPU {index}: {reason}" for index, reason in snapshot.unreadable.items())
+            raise NoGpusError(", ".join(reasons))
+        on_failure.pop_all()
+    return HealthProbe(driver, node_name), snapshot
+
+
 def _topology_writer(settings: Settings) -> Callable[[GPUTopologyStatus], None] | None:
     if not settings.publish_topology:
         return None
@@ -83,13 +112,6 @@ def _topology_writer(settings: Settings) -> Callable[[GPUTopologyStatus], None] 
     from mcp2026.device_plugin.adapters.topology_writer import TopologyWriter
 
     return TopologyWriter(settings.node_name).write
-
-
-async def _without_gpus(settings: Settings, error: NvmlError) -> None:
-    if settings.fail_on_no_gpus:
-        raise error
-    log.warning("%s; idle, as --no-fail-on-no-gpus asks", error)
-    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

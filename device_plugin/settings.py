@@ -141,7 +141,7 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         "--fail-on-no-gpus",
         action=argparse.BooleanOptionalAction,
         default=default.fail_on_no_gpus,
-        help="end with an error on a node without driver or GPU; otherwise wait idle until stopped",
+        help="end with an error on a node without driver or GPU; otherwise idle, and look again",
     )
     flag("--health-port", type=int, default=None, help="serve /healthz, /readyz and /metrics here")
     flag("--log-format", choices=get_args(LogFormat), default=default.log_format)

@@ -24,6 +24,7 @@ TOPOLOGIES = Path(__file__).parents[1] / "topologies"
 PAIRS = [f"GPU-a1004006-0000-4000-8000-00000000000{index}" for index in range(4)]
 NODE = "node-1"
 START_S = 20.0
+NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Process:
@@ -402,11 +403,37 @@ def test_no_gpu_that_can_be_read_ends_naming_the_reason(
     assert "GPU is lost" in plugin.log
 
 
-def test_a_node_without_gpus_can_be_left_idle(kubelet: FakeKubelet, start: Callable[..., Process]) -> None:
-    plugin = start(None, "--no-fail-on-no-gpus")
+def test_a_node_without_a_driver_can_be_left_idle_alive_and_ready(
+    kubelet: FakeKubelet, start: Callable[..., Process]
+) -> None:
+    plugin = start(None, "--no-fail-on-no-gpus", "--health-port=0")
     plugin.wait_for_log("idle")
+    port = health_port(plugin)
+    assert http(port, "/healthz")[0] == 200
+    assert http(port, "/readyz")[0] == 200
     assert plugin.stop() == 0
+    assert plugin.log.count("idle") == 1
     assert not kubelet.endpoints
+
+
+def test_an_idle_plugin_begins_when_the_driver_starts(
+    kubelet: FakeKubelet, nvml: FakeNvml, start: Callable[..., Process]
+) -> None:
+    nvml.fail("nvmlInitWithFlags", "*", "NVML_ERROR_DRIVER_NOT_LOADED")
+    plugin = start(nvml, "--no-fail-on-no-gpus")
+    plugin.wait_for_log("idle")
+    nvml.heal()
+    assert list(kubelet.endpoint().lists[0]) == PAIRS
+
+
+def test_a_port_that_is_taken_is_named(
+    kubelet: FakeKubelet, nvml: FakeNvml, start: Callable[..., Process]
+) -> None:
+    with socket.create_server(("", 0)) as other:
+        plugin = start(nvml, f"--health-port={other.getsockname()[1]}")
+        assert plugin.exit_status() == 1
+    assert "--health-port" in plugin.log
+    assert "ProbePortError" in plugin.log
 
 
 def test_another_plugin_on_the_socket_is_named_and_left_alone(
@@ -502,7 +529,7 @@ def health_port(plugin: Process) -> int:
 
 def http(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with NO_PROXY.open(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

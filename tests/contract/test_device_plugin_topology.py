@@ -1,0 +1,234 @@
+"""The plugin writes its node's GPUTopology to a real API server, with the CRD that we ship."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp2026.api.gpu_topology import Holder, parse_gpu_topology
+from mcp2026.topology.affinity import affinity_graph
+from mcp2026.topology.machine import Machine, machine_from_file, machine_from_topology
+from tests.fakes.kubelet import FakeKubelet, running_kubelet
+from tests.fakes.nvml import FakeNvml, build_library
+from tools.cluster import Cluster
+
+pytestmark = pytest.mark.control_plane
+
+REPOSITORY = Path(__file__).parents[2]
+TOPOLOGIES = REPOSITORY / "tests" / "topologies"
+PAIRS = "4xa100-pcie-nvlink-pairs"
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: Cluster) -> Cluster:
+    control_plane.apply((REPOSITORY / "crds" / "gputopologies.yaml").read_text())
+    control_plane.kubectl(
+        "wait", "--for=condition=Established", "crd/gputopologies.mcp2026.io", "--timeout=30s"
+    )
+    return control_plane
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kubelet-", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def kubelet(root: Path) -> Iterator[FakeKubelet]:
+    with running_kubelet(root) as kubelet:
+        yield kubelet
+
+
+class Plugin:
+    def __init__(self, root: Path, node: str, environment: dict[str, str], flags: tuple[str, ...]) -> None:
+        self.log_file = root / "plugin.log"
+        clean = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+        command = [sys.executable, "-m", "mcp2026.device_plugin", f"--kubelet-directory={root}"]
+        intervals = ["--health-interval=0.2", "--holders-interval=0.2"]
+        with self.log_file.open("w") as log:
+            self.process = subprocess.Popen(
+                [*command, f"--node-name={node}", *intervals, *flags],
+                env=clean | environment,
+                stdout=log,
+                stderr=log,
+                cwd=root,
+            )
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def start(root: Path, cluster: Cluster) -> Iterator[Callable[..., Plugin]]:
+    with ExitStack() as stack:
+
+        def begin(node: str, nvml: FakeNvml, *flags: str, kubeconfig: Path = cluster.kubeconfig) -> Plugin:
+            plugin = Plugin(root, node, nvml.environment | {"KUBECONFIG": str(kubeconfig)}, flags)
+            stack.callback(_end, plugin)
+            return plugin
+
+        yield begin
+
+
+def _end(plugin: Plugin) -> None:
+    if plugin.process.poll() is None:
+        plugin.process.kill()
+        plugin.process.wait()
+
+
+def add_node(cluster: Cluster, name: str) -> None:
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+
+def topology(cluster: Cluster, name: str) -> dict[str, Any]:
+    """Return the resource once it has a status."""
+
+    def read() -> dict[str, Any] | None:
+        resource = cluster.get("gputopology", name)
+        return resource if resource.get("status", {}).get("gpus") else None
+
+    found = cluster.wait_for(f"the status of GPUTopology {name}", read)
+    assert found is not None
+    return found
+
+
+def machine_of(name: str, resource: dict[str, Any]) -> Machine:
+    return machine_from_topology(name, parse_gpu_topology(resource).status)
+
+
+@pytest.mark.parametrize(
+    "fixture",
+    [
+        pytest.param(PAIRS, id="bridged pairs"),
+        pytest.param("dgx-2-16xv100", id="sixteen GPUs on switches"),
+        pytest.param("1xt4-edge", id="one GPU whose NUMA node is unknown"),
+        pytest.param("4xgb200-nvl72-tray", id="switches without a bus id"),
+    ],
+)
+def test_what_the_cluster_reads_is_the_machine(
+    fixture: str,
+    cluster: Cluster,
+    kubelet: FakeKubelet,
+    tmp_path: Path,
+    library: Path,
+    start: Callable[..., Plugin],
+) -> None:
+    name = f"reads-{fixture}"
+    add_node(cluster, name)
+    plugin = start(name, FakeNvml(tmp_path, TOPOLOGIES / f"{fixture}.yaml", library=library))
+
+    resource = topology(cluster, name)
+
+    expected = machine_from_file(TOPOLOGIES / f"{fixture}.yaml")
+    got = machine_of(expected.name, resource)
+    assert got == expected
+    assert affinity_graph(got) == affinity_graph(expected)
+    for gpu in resource["status"]["gpus"]:
+        bandwidths = [peer["bandwidthGbPerS"] for peer in gpu["peers"]]
+        assert bandwidths == sorted(bandwidths, reverse=True)
+        assert "heldBy" not in gpu
+    (owner,) = resource["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Node", name)
+    assert owner["uid"] == cluster.get("node", name)["metadata"]["uid"]
+    assert plugin.stop() == 0
+    assert "Traceback" not in plugin.log
+
+
+def test_health_and_holders_follow_what_happens_and_nothing_else_is_written(
+    cluster: Cluster, kubelet: FakeKubelet, tmp_path: Path, library: Path, start: Callable[..., Plugin]
+) -> None:
+    name = "follows"
+    add_node(cluster, name)
+    nvml = FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=library)
+    start(name, nvml)
+    uuids = [gpu["uuid"] for gpu in topology(cluster, name)["status"]["gpus"]]
+
+    def gpus() -> list[Any]:
+        return list(parse_gpu_topology(cluster.get("gputopology", name)).status.gpus)
+
+    kubelet.hold("llama-0", uuids[:2], namespace="team-a")
+    cluster.wait_for("the holder", lambda: gpus()[1].held_by is not None)
+    holder = Holder("team-a", "llama-0", "runtime")
+    assert [gpu.held_by for gpu in gpus()] == [holder, holder, None, None]
+
+    nvml.fail("*", 3, "NVML_ERROR_GPU_IS_LOST")
+    cluster.wait_for("the unhealthy GPU", lambda: gpus()[3].health == "Unhealthy")
+    assert [gpu.health for gpu in gpus()] == ["Healthy", "Healthy", "Healthy", "Unhealthy"]
+
+    with kubelet.changed:
+        kubelet.pods.clear()
+    nvml.heal()
+    cluster.wait_for("the recovery", lambda: gpus()[3].health == "Healthy" and gpus()[0].held_by is None)
+
+    version = cluster.get("gputopology", name)["metadata"]["resourceVersion"]
+    generation = len(nvml.calls())
+    cluster.wait_for("ten more probes", lambda: len(nvml.calls()) > generation + 80)
+    assert cluster.get("gputopology", name)["metadata"]["resourceVersion"] == version
+
+
+def test_without_a_pod_resources_socket_the_rest_is_published_and_it_says_so(
+    root: Path, cluster: Cluster, tmp_path: Path, library: Path, start: Callable[..., Plugin]
+) -> None:
+    name = "no-pod-resources"
+    add_node(cluster, name)
+    kubelet = FakeKubelet(root)
+    kubelet.start(with_pod_resources=False)
+    try:
+        plugin = start(name, FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=library))
+        assert len(topology(cluster, name)["status"]["gpus"]) == 4
+        assert plugin.log.count("no pod-resources socket") == 1
+        assert "hostPath" in plugin.log
+    finally:
+        kubelet.stop()
+
+
+def test_without_an_api_server_the_kubelet_is_served_all_the_same(
+    cluster: Cluster,
+    root: Path,
+    kubelet: FakeKubelet,
+    tmp_path: Path,
+    library: Path,
+    start: Callable[..., Plugin],
+) -> None:
+    name = "unreachable"
+    add_node(cluster, name)
+    kubeconfig = root / "kubeconfig"
+    real = cluster.kubeconfig.read_text()
+    kubeconfig.write_text(real.replace(cluster.api_url, "https://127.0.0.1:1"))
+    assert kubeconfig.read_text() != real
+    plugin = start(
+        name, FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=library), kubeconfig=kubeconfig
+    )
+    assert len(kubelet.endpoint().lists[0]) == 4
+    cluster.wait_for("a failed write", lambda: "the API server cannot be reached" in plugin.log)
+
+    shutil.copy(cluster.kubeconfig, kubeconfig)
+    assert len(topology(cluster, name)["status"]["gpus"]) == 4
+    assert len(kubelet.endpoints) == 1
+
+
+def test_a_node_that_does_not_exist_is_named(
+    cluster: Cluster, kubelet: FakeKubelet, tmp_path: Path, library: Path, start: Callable[..., Plugin]
+) -> None:
+    plugin = start("no-such-node", FakeNvml(tmp_path, TOPOLOGIES / "1xt4-edge.yaml", library=library))
+    cluster.wait_for("the advice", lambda: "check that --node-name no-such-node is this node" in plugin.log)
+    assert plugin.process.poll() is None
