@@ -30,7 +30,7 @@ demo: models ## Serve examples/resnet50.yaml and a trained model on this machine
 	@$(BIN)/python examples/magika_client.py --serve
 
 cluster-demo: setup ## The same on a real Kubernetes on this machine (root)
-	@$(BIN)/python -m tools.cluster.demo
+	@$(BIN)/python -m tools.demo
 
 test: setup ## Run all tests; says which levels it leaves out, and how to get them
 	@$(BIN)/python -m tools.cluster prepare --level node $(if $(CI),--strict)

@@ -1,0 +1,88 @@
+"""`python -m tools.demo`: one request through everything, on a real Kubernetes on this machine."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tools.cluster import Cluster, Level, up
+from tools.cluster.errors import ClusterError
+from tools.cluster.progress import Report
+from tools.cluster.requirements import prepare
+from tools.demo.inference import TOLERANCE, infer, random_images, run_directly
+from tools.demo.installation import ROOT, install, provide_models, sample_model
+
+MACHINE = ROOT / "tests" / "topologies" / "4xa100-pcie-nvlink-pairs.yaml"
+EXAMPLE = ROOT / "examples" / "resnet50.yaml"
+
+
+def main() -> int:
+    """Run the demo; return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
+    parser.add_argument("--name", default="demo", help="name of the cluster (default: demo)")
+    parser.add_argument("--machine", type=Path, default=MACHINE, help="YAML of the node's GPUs")
+    options = parser.parse_args()
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"[{time.monotonic() - started:4.0f} s] {line}", file=sys.stderr, flush=True)
+
+    try:
+        if missing := prepare(Level.NODE, say):
+            print(f"a node cannot be had here, for this machine lacks: {'; '.join(missing)}", file=sys.stderr)
+            return 1
+        model = sample_model("resnet50")
+        cluster = up(options.name, Level.NODE, owned=not options.keep, report=say)
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
+    try:
+        correct = demonstrate(cluster, options.machine, model, say)
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        if not options.keep:
+            say("taking the cluster down")
+            cluster.down()
+    if options.keep:
+        print(
+            f"\nexport KUBECONFIG={cluster.kubeconfig}   # python -m tools.cluster down --name {cluster.name}"
+        )
+    return 0 if correct else 1
+
+
+def demonstrate(cluster: Cluster, machine: Path, model: Path, say: Report) -> bool:
+    """Install, apply, infer, show; return whether the answer was what ONNX Runtime gives directly."""
+    install(cluster, machine, say)
+    provide_models(cluster, model.parent)
+    say("kubectl apply -f examples/resnet50.yaml")
+    cluster.kubectl("apply", "-f", str(EXAMPLE))
+    cluster.wait("inferencemodel/resnet50", "condition=Ready", timeout_s=180)
+    rows = random_images(2)
+    service = cluster.get("service", "resnet50")["spec"]["clusterIP"]
+    say(f"POST http://{service}:8080/v1/infer")
+    answer, expected = infer(f"{service}:8080", rows), run_directly(model, rows)
+    correct = bool(np.allclose(answer, expected, rtol=TOLERANCE, atol=TOLERANCE))
+    gpus = cluster.kubectl("exec", "deploy/resnet50", "--", "printenv", "MCP2026_GPU_UUIDS").strip()
+    print("\n$ kubectl get pods --all-namespaces -o wide")
+    print(cluster.kubectl("get", "pods", "--all-namespaces", "-o", "wide"))
+    print("$ kubectl get gputopologies -o wide")
+    print(cluster.kubectl("get", "gputopologies", "-o", "wide"))
+    print("$ kubectl get inferencemodels -o wide")
+    print(cluster.kubectl("get", "inferencemodels", "-o", "wide"))
+    print("$ kubectl describe inferencemodel resnet50")
+    print(cluster.kubectl("describe", "inferencemodel", "resnet50"))
+    print(f"GPUs in the container: {gpus}")
+    difference = float(np.abs(answer - expected).max())
+    verdict = "as ONNX Runtime answers directly" if correct else "NOT what ONNX Runtime answers directly"
+    print(f"output {list(answer.shape)}: {verdict} (largest difference {difference:.2g})")
+    cluster.kubectl("delete", "inferencemodel", "resnet50", "--wait=true")
+    return correct
+
+
+if __name__ == "__main__":
+    sys.exit(main())
