@@ -13,7 +13,10 @@ from mcp2026.topology.errors import TopologyError
 from mcp2026.topology.machine import machine_from_file
 
 app = typer.Typer(
-    help="MCP 2026: inference on this machine and in a cluster.", no_args_is_help=True, add_completion=False
+    help="MCP 2026: inference on this machine and in a cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 _MODELS = Path("models")

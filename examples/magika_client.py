@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,6 @@ import magika
 
 EXAMPLES = Path(__file__).parent
 MODEL = Path(magika.__file__).parent / "models" / "standard_v3_3" / "model.onnx"
-START_SECONDS = 60
 
 SAMPLES: dict[str, bytes] = {
     "python": Path(__file__).read_bytes(),
@@ -98,29 +96,25 @@ def served() -> Iterator[str]:
             "--port",
             str(port),
         ]
-        server = subprocess.Popen([sys.executable, "-m", "mcp2026.cli", *command])
+        server = subprocess.Popen(
+            [sys.executable, "-u", "-m", "mcp2026.cli", *command], stdout=subprocess.PIPE, text=True
+        )
         try:
-            wait_until_ready(server, port)
+            print_until_ready(server)
             yield f"http://127.0.0.1:{port}"
         finally:
             server.terminate()
-            server.wait(30)
+            print(server.communicate(timeout=30)[0], end="")
 
 
-def wait_until_ready(server: subprocess.Popen[bytes], port: int) -> None:
-    """Wait for GET /readyz to answer 200."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            raise SystemExit(f"the server ended with exit code {server.returncode}")
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            connection.request("GET", "/readyz")
-            if connection.getresponse().status == 200:
-                return
-        connection.close()
-        time.sleep(0.1)
-    raise SystemExit(f"the server was not ready after {START_SECONDS} s")
+def print_until_ready(server: subprocess.Popen[str]) -> None:
+    """Print what the server says until it says how to reach it."""
+    assert server.stdout is not None
+    for line in server.stdout:
+        print(line, end="", flush=True)
+        if line.startswith("==> try:"):
+            return
+    raise SystemExit(f"the server ended with exit code {server.wait()}")
 
 
 def ask(url: str) -> bool:

@@ -72,6 +72,6 @@ def _told(condition: Condition) -> EmitEvent | None:
 
 
 def status_document(status: InferenceModelStatus) -> dict[str, Any]:
-    """Return `status` in the JSON shape of the resource, every field present."""
-    document: dict[str, Any] = msgspec.to_builtins(status)
+    """Return `status` in the JSON shape of the resource, every field present, lists as lists."""
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(status))
     return document
