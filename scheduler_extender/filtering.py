@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +38,9 @@ def filter_nodes(snapshot: ClusterSnapshot, node_names: tuple[str, ...], asked: 
             healthy = _gpus(node.gpus.healthy, "healthy ")
             unresolvable[name] = f"has {healthy}, {asked} asked ({sick} unhealthy)"
         else:
-            failed[name] = f"needs {_gpus(asked)}, {_room(node.gpus)}"
+            failed[name] = f"needs {_gpus(asked)}, {node.gpus.room}"
     return Filtered(tuple(feasible), failed, unresolvable)
 
 
 def _gpus(count: int, quality: str = "") -> str:
     return f"1 {quality}GPU" if count == 1 else f"{count} {quality}GPUs"
-
-
-def _room(gpus: NodeGpus) -> str:
-    """Return, for example, ``1 of 4 free (0,1 held, 2 unhealthy)``."""
-    causes = []
-    if gpus.held:
-        causes.append(f"{gpus.numbers(gpus.held)} held")
-    if sick := gpus.unhealthy - gpus.held:
-        causes.append(f"{gpus.numbers(sick)} unhealthy")
-    if gpus.promised:
-        causes.append(f"{sum(gpus.promised)} promised to pods that are starting")
-    return f"{gpus.available} of {gpus.total} free ({', '.join(causes)})"

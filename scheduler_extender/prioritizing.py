@@ -20,12 +20,20 @@ def prioritize_nodes(
     """Return the priority of each node, 0 to 10: 0 everywhere for a pod that asks for no GPU."""
     if asked == 0:
         return dict.fromkeys(node_names, 0)
-    keys = []
+    keys: dict[str, tuple[int, ...]] = {"": _NO_ROOM}
+    states = []
     for name in node_names:
         node = snapshot.nodes.get(name)
-        fits = node is not None and node.gpus is not None and asked <= node.gpus.available
-        keys.append(best_key(node.gpus, asked, memo) if node and node.gpus and fits else _NO_ROOM)
-    return dict(zip(node_names, ranks_to_priorities(keys), strict=True))
+        gpus = node.gpus if node is not None else None
+        state = gpus.state if gpus is not None and asked <= gpus.available else ""
+        if gpus is not None and state not in keys:
+            keys[state] = best_key(gpus, asked, memo)
+        states.append(state)
+    seen = set(states)
+    classes = [state for state in keys if state in seen]
+    ranked = ranks_to_priorities([keys[state] for state in classes])
+    priority = dict(zip(classes, ranked, strict=True))
+    return {name: priority[state] for name, state in zip(node_names, states, strict=True)}
 
 
 def best_key(gpus: NodeGpus, asked: int, memo: ScoreMemo) -> tuple[int, ...]:
@@ -38,7 +46,7 @@ def best_key(gpus: NodeGpus, asked: int, memo: ScoreMemo) -> tuple[int, ...]:
     for promise in gpus.promised:
         taken = memo.best(gpus, free, promise).gpus
         free = tuple(gpu for gpu in free if gpu not in taken)
-    return memo.best(gpus, free, asked).score.key
+    return memo.best(gpus, free, asked).key
 
 
 def ranks_to_priorities(keys: Sequence[tuple[int, ...]]) -> list[int]:

@@ -4,12 +4,25 @@ A cluster of thousands of nodes has few kinds of machines in few states, so near
 """
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from mcp2026.scheduler_extender.snapshot import NodeGpus
-from mcp2026.topology.score import Choice, best_gpu_set
+from mcp2026.topology.affinity import AffinityGraph
+from mcp2026.topology.score import Choice, best_gpu_set, score_gpu_set
 
 DEFAULT_LIMIT = 65_536
 """Classes kept. One takes about 1 KiB."""
+
+LEFT_BEHIND = "intact-nvlink"
+"""The scorer's term that tells what stays for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestSet:
+    """The best set of one class, as positions, and its score's key, comparable between nodes."""
+
+    gpus: tuple[int, ...]
+    key: tuple[int, ...]
 
 
 class ScoreMemo:
@@ -17,24 +30,38 @@ class ScoreMemo:
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
-        self._choices: OrderedDict[tuple[str, tuple[int, ...], int], Choice] = OrderedDict()
+        self._best: OrderedDict[tuple[str, tuple[int, ...], int], BestSet] = OrderedDict()
         self.hits = 0
         self.misses = 0
 
     def __len__(self) -> int:
-        return len(self._choices)
+        return len(self._best)
 
-    def best(self, gpus: NodeGpus, free: tuple[int, ...], size: int) -> Choice:
+    def best(self, gpus: NodeGpus, free: tuple[int, ...], size: int) -> BestSet:
         """Return the best set of `size` out of `free`, which has at least `size` GPUs."""
-        key = (gpus.fingerprint, free, size)
-        choice = self._choices.get(key)
-        if choice is not None:
+        asked = (gpus.fingerprint, free, size)
+        known = self._best.get(asked)
+        if known is not None:
             self.hits += 1
-            self._choices.move_to_end(key)
-            return choice
+            self._best.move_to_end(asked)
+            return known
         self.misses += 1
         choice = best_gpu_set(gpus.graph, free, size)
-        self._choices[key] = choice
-        if len(self._choices) > self._limit:
-            self._choices.popitem(last=False)
-        return choice
+        found = BestSet(choice.gpus, comparable_key(gpus.graph, choice, free))
+        self._best[asked] = found
+        if len(self._best) > self._limit:
+            self._best.popitem(last=False)
+        return found
+
+
+def comparable_key(graph: AffinityGraph, choice: Choice, free: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the score's key with what stays for others put as a loss.
+
+    Within one node the two order sets alike. Between nodes only the loss is fair: an idle node has more left
+    whatever is taken from it, and would be broken up for a single GPU while a lone one lies free elsewhere.
+    """
+    before = {term.name: term.value for term in score_gpu_set(graph, (), free).terms}
+    return tuple(
+        term.value - before[LEFT_BEHIND] if term.name == LEFT_BEHIND else term.value
+        for term in choice.score.terms
+    )

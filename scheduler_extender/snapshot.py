@@ -29,6 +29,10 @@ class NodeGpus:
     """Healthy and held by nobody, ascending; may include GPUs promised to pods that are starting."""
     available: int = field(init=False)
     """How many can be given to one more pod: `free` less what is promised, at least 0."""
+    state: str = field(init=False)
+    """Equal for nodes that no score can tell apart: same graph, same free GPUs, same promises."""
+    room: str = field(init=False)
+    """For people: ``1 of 4 free (0,1 held, 2 unhealthy)``."""
 
     def __post_init__(self) -> None:
         free = tuple(
@@ -36,6 +40,8 @@ class NodeGpus:
         )
         object.__setattr__(self, "free", free)
         object.__setattr__(self, "available", max(0, len(free) - sum(self.promised)))
+        object.__setattr__(self, "state", f"{self.fingerprint} {free} {self.promised}")
+        object.__setattr__(self, "room", self._describe_room())
 
     @property
     def total(self) -> int:
@@ -50,6 +56,16 @@ class NodeGpus:
     def numbers(self, positions: frozenset[int]) -> str:
         """Return the GPUs at `positions` as people name them: ``0,1,3``."""
         return ",".join(str(self.indices[position]) for position in sorted(positions))
+
+    def _describe_room(self) -> str:
+        causes = []
+        if self.held:
+            causes.append(f"{self.numbers(self.held)} held")
+        if sick := self.unhealthy - self.held:
+            causes.append(f"{self.numbers(sick)} unhealthy")
+        if self.promised:
+            causes.append(f"{sum(self.promised)} promised to pods that are starting")
+        return f"{self.available} of {self.total} free" + (f" ({', '.join(causes)})" if causes else "")
 
 
 @dataclass(frozen=True, slots=True)

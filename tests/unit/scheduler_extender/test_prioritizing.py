@@ -42,6 +42,17 @@ def test_a_faster_link_beats_a_slower_one_and_any_link_beats_none() -> None:
     assert scores["nvswitch"] > scores["bridged"] > scores["no-nvlink"]
 
 
+def test_a_single_gpu_goes_where_it_breaks_no_pair_and_not_to_the_emptiest_node() -> None:
+    cluster = filled_cache(
+        [
+            topology("idle", PAIRS),
+            topology("lone-gpu", PAIRS, {0: "x/a", 1: "x/a", 2: "x/b"}),
+            topology("lone-gpu-beside-a-pair", PAIRS, {2: "x/b"}),
+        ]
+    )
+    assert priorities(cluster, 1) == {"idle": 0, "lone-gpu": 10, "lone-gpu-beside-a-pair": 10}
+
+
 def test_equal_nodes_score_equally_and_all_best() -> None:
     cluster = filled_cache([topology(name, PAIRS) for name in "abc"])
     assert priorities(cluster, 2) == {"a": 10, "b": 10, "c": 10}
@@ -84,7 +95,9 @@ def test_nodes_of_one_kind_in_one_state_are_scored_once() -> None:
     memo = ScoreMemo()
     cluster = filled_cache([topology(f"n{number}", PAIRS) for number in range(50)])
     priorities(cluster, 2, memo)
-    assert (memo.misses, memo.hits) == (1, 49)
+    assert (memo.misses, memo.hits) == (1, 0)
+    priorities(cluster, 2, memo)
+    assert (memo.misses, memo.hits) == (1, 1)
 
 
 def test_the_memo_keeps_no_more_than_its_limit_and_the_answers_stay_the_same() -> None:
