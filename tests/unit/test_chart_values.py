@@ -113,15 +113,14 @@ def test_the_scheduler_and_its_extender_meet_on_one_port_and_name() -> None:
     assert f'"mcp2026.schedulerName" -}}}}\n{names.SCHEDULER_NAME}\n' in template("_helpers.tpl")
     assert f"urlPrefix: http://127.0.0.1:{names.EXTENDER_PORT}/v1" in template("scheduler-config.yaml")
     assert f"--port={names.EXTENDER_PORT}" in template("scheduler.yaml")
-    assert f'$extender := "http://127.0.0.1:{names.EXTENDER_PORT}"' in template("scheduler.yaml")
+    assert f"--metrics-port={names.METRICS_PORT}" in template("scheduler.yaml")
 
 
 def test_the_extender_is_asked_about_the_resource_that_the_plugin_offers() -> None:
-    prefix, _, base = names.GPU_RESOURCE.partition("/")
+    prefix, _, _ = names.GPU_RESOURCE.partition("/")
     assert VALUES["devicePlugin"]["resourcePrefix"] == prefix
-    assert f"- name: {{{{ .Values.devicePlugin.resourcePrefix }}}}/{base}\n" in template(
-        "scheduler-config.yaml"
-    )
+    assert f'(ne $values.resourcePrefix "{prefix}")' in template("device-plugin.yaml")
+    assert f"- name: {names.GPU_RESOURCE}\n" in template("scheduler-config.yaml")
 
 
 def test_rights_name_the_resources_of_the_api() -> None:
@@ -136,3 +135,15 @@ def test_the_chart_names_no_registry() -> None:
     for image in (VALUES["image"], VALUES["scheduler"]["image"]):
         assert image["registry"] == ""
         assert "/" not in image["repository"]
+
+
+def test_the_image_is_made_of_the_versions_that_the_tests_ran_with() -> None:
+    pin = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
+    tested = set(pin.findall((ROOT / "requirements.lock").read_text()))
+    runtime = set(pin.findall((ROOT / "requirements-runtime.lock").read_text()))
+    assert runtime
+    assert runtime - tested == set()
+    gpu = set(pin.findall((ROOT / "deploy" / "images" / "requirements-runtime-gpu.lock").read_text()))
+    assert {name for name, _ in runtime - gpu} == {"onnxruntime"}
+    of_the_driver = {name for name, _ in gpu - runtime if not name.startswith("nvidia-")}
+    assert of_the_driver == {"onnxruntime-gpu"}

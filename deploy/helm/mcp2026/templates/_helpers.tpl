@@ -79,11 +79,6 @@ capabilities:
 mcp2026-scheduler
 {{- end -}}
 
-{{/* The command of an exec probe that asks a URL with the Python of the image: it has no curl, and needs no shell. */}}
-{{- define "mcp2026.httpProbe" -}}
-{{- list "python3" "-IS" "-c" (printf "import urllib.request as r; r.urlopen('%s', timeout=3)" .) | toJson -}}
-{{- end -}}
-
 {{/* The scheduler that the operator names in the pods that serve models. */}}
 {{- define "mcp2026.podScheduler" -}}
 {{- if .Values.operator.schedulerName -}}
