@@ -1,13 +1,7 @@
 """The plugin writes its node's GPUTopology to a real API server, with the CRD that we ship."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +10,15 @@ import pytest
 from mcp2026.api.gpu_topology import Holder, parse_gpu_topology
 from mcp2026.topology.affinity import affinity_graph
 from mcp2026.topology.machine import Machine, machine_from_file, machine_from_topology
-from tests.fakes.kubelet import FakeKubelet, running_kubelet
-from tests.fakes.nvml import FakeNvml, build_library
+from tests.fakes.kubelet import FakeKubelet
+from tests.fakes.nvml import FakeNvml
+from tests.fakes.plugin_process import TOPOLOGIES, PluginProcess, StartPlugin
 from tools.cluster import Cluster
 
+pytest_plugins = ["tests.fakes.plugin_fixtures"]
 pytestmark = pytest.mark.control_plane
 
 REPOSITORY = Path(__file__).parents[2]
-TOPOLOGIES = REPOSITORY / "tests" / "topologies"
 PAIRS = "4xa100-pcie-nvlink-pairs"
 
 
@@ -36,63 +31,15 @@ def cluster(control_plane: Cluster) -> Cluster:
     return control_plane
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(tmp_path_factory.mktemp("nvml"))
-
-
 @pytest.fixture
-def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="kubelet-", dir="/tmp") as directory:
-        yield Path(directory)
+def publish(cluster: Cluster, start_plugin: StartPlugin) -> Callable[..., PluginProcess]:
+    """Start a plugin that publishes the topology of `node` to the cluster."""
 
+    def start(node: str, nvml: FakeNvml, kubeconfig: Path = cluster.kubeconfig) -> PluginProcess:
+        environment = {"KUBECONFIG": str(kubeconfig)}
+        return start_plugin(nvml, "--publish-topology", node=node, environment=environment)
 
-@pytest.fixture
-def kubelet(root: Path) -> Iterator[FakeKubelet]:
-    with running_kubelet(root) as kubelet:
-        yield kubelet
-
-
-class Plugin:
-    def __init__(self, root: Path, node: str, environment: dict[str, str], flags: tuple[str, ...]) -> None:
-        self.log_file = root / "plugin.log"
-        clean = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-        command = [sys.executable, "-m", "mcp2026.device_plugin", f"--kubelet-directory={root}"]
-        intervals = ["--health-interval=0.2", "--holders-interval=0.2"]
-        with self.log_file.open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, f"--node-name={node}", *intervals, *flags],
-                env=clean | environment,
-                stdout=log,
-                stderr=log,
-                cwd=root,
-            )
-
-    @property
-    def log(self) -> str:
-        return self.log_file.read_text()
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
-
-
-@pytest.fixture
-def start(root: Path, cluster: Cluster) -> Iterator[Callable[..., Plugin]]:
-    with ExitStack() as stack:
-
-        def begin(node: str, nvml: FakeNvml, *flags: str, kubeconfig: Path = cluster.kubeconfig) -> Plugin:
-            plugin = Plugin(root, node, nvml.environment | {"KUBECONFIG": str(kubeconfig)}, flags)
-            stack.callback(_end, plugin)
-            return plugin
-
-        yield begin
-
-
-def _end(plugin: Plugin) -> None:
-    if plugin.process.poll() is None:
-        plugin.process.kill()
-        plugin.process.wait()
+    return start
 
 
 def add_node(cluster: Cluster, name: str) -> None:
@@ -129,12 +76,12 @@ def test_what_the_cluster_reads_is_the_machine(
     cluster: Cluster,
     kubelet: FakeKubelet,
     tmp_path: Path,
-    library: Path,
-    start: Callable[..., Plugin],
+    nvml_library: Path,
+    publish: Callable[..., PluginProcess],
 ) -> None:
     name = f"reads-{fixture}"
     add_node(cluster, name)
-    plugin = start(name, FakeNvml(tmp_path, TOPOLOGIES / f"{fixture}.yaml", library=library))
+    plugin = publish(name, FakeNvml(tmp_path, TOPOLOGIES / f"{fixture}.yaml", library=nvml_library))
 
     resource = topology(cluster, name)
 
@@ -154,12 +101,16 @@ def test_what_the_cluster_reads_is_the_machine(
 
 
 def test_health_and_holders_follow_what_happens_and_nothing_else_is_written(
-    cluster: Cluster, kubelet: FakeKubelet, tmp_path: Path, library: Path, start: Callable[..., Plugin]
+    cluster: Cluster,
+    kubelet: FakeKubelet,
+    tmp_path: Path,
+    nvml_library: Path,
+    publish: Callable[..., PluginProcess],
 ) -> None:
     name = "follows"
     add_node(cluster, name)
-    nvml = FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=library)
-    start(name, nvml)
+    nvml = FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=nvml_library)
+    publish(name, nvml)
     uuids = [gpu["uuid"] for gpu in topology(cluster, name)["status"]["gpus"]]
 
     def gpus() -> list[Any]:
@@ -186,14 +137,18 @@ def test_health_and_holders_follow_what_happens_and_nothing_else_is_written(
 
 
 def test_without_a_pod_resources_socket_the_rest_is_published_and_it_says_so(
-    root: Path, cluster: Cluster, tmp_path: Path, library: Path, start: Callable[..., Plugin]
+    kubelet_root: Path,
+    cluster: Cluster,
+    tmp_path: Path,
+    nvml_library: Path,
+    publish: Callable[..., PluginProcess],
 ) -> None:
     name = "no-pod-resources"
     add_node(cluster, name)
-    kubelet = FakeKubelet(root)
+    kubelet = FakeKubelet(kubelet_root)
     kubelet.start(with_pod_resources=False)
     try:
-        plugin = start(name, FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=library))
+        plugin = publish(name, FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=nvml_library))
         assert len(topology(cluster, name)["status"]["gpus"]) == 4
         assert plugin.log.count("no pod-resources socket") == 1
         assert "hostPath" in plugin.log
@@ -203,20 +158,20 @@ def test_without_a_pod_resources_socket_the_rest_is_published_and_it_says_so(
 
 def test_without_an_api_server_the_kubelet_is_served_all_the_same(
     cluster: Cluster,
-    root: Path,
+    kubelet_root: Path,
     kubelet: FakeKubelet,
     tmp_path: Path,
-    library: Path,
-    start: Callable[..., Plugin],
+    nvml_library: Path,
+    publish: Callable[..., PluginProcess],
 ) -> None:
     name = "unreachable"
     add_node(cluster, name)
-    kubeconfig = root / "kubeconfig"
+    kubeconfig = kubelet_root / "kubeconfig"
     real = cluster.kubeconfig.read_text()
     kubeconfig.write_text(real.replace(cluster.api_url, "https://127.0.0.1:1"))
     assert kubeconfig.read_text() != real
-    plugin = start(
-        name, FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=library), kubeconfig=kubeconfig
+    plugin = publish(
+        name, FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=nvml_library), kubeconfig=kubeconfig
     )
     assert len(kubelet.endpoint().lists[0]) == 4
     cluster.wait_for("a failed write", lambda: "the API server cannot be reached" in plugin.log)
@@ -227,8 +182,12 @@ def test_without_an_api_server_the_kubelet_is_served_all_the_same(
 
 
 def test_a_node_that_does_not_exist_is_named(
-    cluster: Cluster, kubelet: FakeKubelet, tmp_path: Path, library: Path, start: Callable[..., Plugin]
+    cluster: Cluster,
+    kubelet: FakeKubelet,
+    tmp_path: Path,
+    nvml_library: Path,
+    publish: Callable[..., PluginProcess],
 ) -> None:
-    plugin = start("no-such-node", FakeNvml(tmp_path, TOPOLOGIES / "1xt4-edge.yaml", library=library))
+    plugin = publish("no-such-node", FakeNvml(tmp_path, TOPOLOGIES / "1xt4-edge.yaml", library=nvml_library))
     cluster.wait_for("the advice", lambda: "check that --node-name no-such-node is this node" in plugin.log)
     assert plugin.process.poll() is None
