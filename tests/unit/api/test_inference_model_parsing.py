@@ -1,0 +1,112 @@
+"""An InferenceModel is parsed with its defaults, or refused with the field and what it may hold."""
+
+# ruff: noqa: E501 - messages are compared whole
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.inference_model import (
+    InferenceModelStatus,
+    claim_and_path,
+    parse_inference_model,
+    parse_status,
+)
+from mcp2026.api.lifecycle import Phase
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+SAID = {
+    "batch-size-above-range": "spec.batching.maxBatchSize: 129 is out of range; allowed: an integer from 4 to 128, default 32",
+    "batch-size-below-range": "spec.batching.maxBatchSize: 3 is out of range; allowed: an integer from 4 to 128, default 32",
+    "delay-above-range": "spec.batching.maxDelayMs: 65536 is out of range; allowed: an integer from 0 to 65535, default 0",
+    "depends-on-itself": "spec.dependsOn: bad depends on itself",
+    "depends-on-repeated": "spec.dependsOn: a name is repeated",
+    "gpu-count-above-range": "spec.gpu.count: 17 is out of range; allowed: an integer from 0 to 16, default 0",
+    "gpu-in-limits": "spec.resources.limits: mcp2026.io/gpu is set here; allowed: GPUs by spec.gpu.count alone",
+    "min-batch-above-max-batch": "spec.batching.minBatchSize: 33 is above maxBatchSize 32",
+    "mode-unknown": "spec.mode: 'Batch' is not allowed; allowed: Serve",
+    "name-starts-with-digit": "metadata.name: '1model' is not allowed",
+    "name-too-long": "metadata.name: 'aaa",
+    "no-versions": "spec.versions: 0 entries; allowed: a list with a number of entries from 1 to 16",
+    "prefetch-depth-above-range": "spec.batching.prefetchQueueDepth: 33 is out of range; allowed: an integer from 2 to 32, default 8",
+    "prefetch-depth-below-range": "spec.batching.prefetchQueueDepth: 1 is out of range; allowed: an integer from 2 to 32, default 8",
+    "quantity-negative": "spec.resources.limits[...]: {'cpu': '-1'} is not allowed; allowed: a quantity such as 500m",
+    "sha256-upper-case": "allowed: the digest as 64 lower-case hex digits",
+    "uri-climbs-out": "spec.versions[0].uri: 'pvc://models/../a.onnx' has . or .. as a segment",
+    "uri-other-scheme": "spec.versions[0].uri: 's3://models/a.onnx' is not allowed; allowed: pvc://<claim>/<path>",
+    "uri-without-path": "spec.versions[0].uri: 'pvc://models' is not allowed; allowed: pvc://<claim>/<path>",
+    "version-id-upper-case": "spec.versions[0].versionId: 'V1' is not allowed; allowed: at most 63 lower-case letters",
+    "version-repeated": "spec.versions: v1, v1 repeats an id; allowed: each versionId once",
+    "weights-sum-to-110": "spec.versions: the weights sum to 110; allowed: weights that sum to 100",
+}  # fmt: skip
+
+
+def test_each_bad_example_has_its_message_here() -> None:
+    assert sorted(SAID) == sorted(path.stem for path in (EXAMPLES / "bad").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("example", sorted(SAID))
+def test_a_bad_example_is_refused_with_its_message(example: str) -> None:
+    resource = yaml.safe_load((EXAMPLES / "bad" / f"{example}.yaml").read_text())
+    with pytest.raises(InvalidResourceError) as refused:
+        parse_inference_model(resource)
+    assert SAID[example] in str(refused.value)
+
+
+@pytest.mark.parametrize("example", ["resnet50", "magika"])
+def test_a_good_example_is_parsed(example: str) -> None:
+    model = parse_inference_model(yaml.safe_load((EXAMPLES / f"{example}.yaml").read_text()))
+    assert model.name == example
+    assert model.status == InferenceModelStatus()
+
+
+def resource(**spec: Any) -> dict[str, Any]:
+    version = {"versionId": "v1", "uri": "pvc://models/a.onnx"}
+    return {"metadata": {"name": "m"}, "spec": {"versions": [version], **spec}}
+
+
+def test_one_version_without_weight_gets_all_the_traffic() -> None:
+    model = parse_inference_model(resource())
+    assert model.spec.versions_column == "v1=100"
+    assert (model.spec.replicas, model.spec.gpu.count, model.namespace) == (1, 0, "default")
+
+
+ODD: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "a missing field",
+        {"versions": [{"versionId": "v1"}]},
+        "spec.versions[0].uri: is required; allowed: pvc://",
+    ),
+    ("an unknown field", {"surprise": 1}, "spec.surprise: is not a field; allowed: batching, dependsOn"),
+    ("null for an object", {"batching": None}, "spec.batching: None is not allowed; allowed: an object"),
+    ("a text for a flag", {"batching": {"tensorCache": "yes"}}, "allowed: true or false, default true"),
+    ("a number for a list", {"versions": 3}, "spec.versions: 3 is not allowed"),
+    ("a number for a name", {"dependsOn": ["a", 3]}, "spec.dependsOn[1]: 3 is not allowed"),
+    ("no spec at all", {"versions": None}, "spec.versions: None is not allowed"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), [row[1:] for row in ODD], ids=[row[0] for row in ODD])
+def test_a_wrong_shape_is_refused_with_its_place(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidResourceError) as refused:
+        parse_inference_model(resource(**change))
+    assert said in str(refused.value)
+
+
+def test_a_status_is_read_whether_the_spec_is_good_or_not() -> None:
+    broken = {"metadata": {"name": "m"}, "spec": {}, "status": {"phase": "Running"}}
+    assert parse_status(broken).phase is Phase.RUNNING
+
+
+def test_a_status_of_another_shape_is_refused() -> None:
+    with pytest.raises(InvalidResourceError, match=r"status\.phase"):
+        parse_status({"status": {"phase": "Dreaming"}})
+
+
+def test_a_uri_names_a_claim_and_a_path() -> None:
+    claim, path = claim_and_path("pvc://models/a/b.onnx")
+    assert (claim, str(path)) == ("models", "a/b.onnx")

@@ -1,0 +1,100 @@
+"""The document between operator and runtime: equal content is equal bytes, and no bad one is accepted."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.serving import (
+    Batching,
+    ServedVersion,
+    ServingConfig,
+    check_range,
+    decode_serving_config,
+    encode_serving_config,
+    single_version,
+)
+
+CONFIG = ServingConfig(
+    model="resnet50",
+    versions=(ServedVersion("v1", "/mnt/a.onnx", 90), ServedVersion("v2", "/mnt/b.onnx", 10, "ab" * 32)),
+    batching=Batching(max_batch_size=16),
+    revision=7,
+)
+
+
+def test_what_was_encoded_is_decoded() -> None:
+    assert decode_serving_config(encode_serving_config(CONFIG)) == CONFIG
+
+
+def test_keys_are_sorted_so_that_equal_configurations_are_equal_bytes() -> None:
+    document = encode_serving_config(CONFIG)
+    assert json.dumps(json.loads(document), sort_keys=True, separators=(",", ":")).encode() == document
+
+
+def test_defaults_are_those_of_the_specification() -> None:
+    batching = decode_serving_config(b'{"model":"m","versions":[{"versionId":"1","path":"a"}]}').batching
+    assert (batching.max_batch_size, batching.prefetch_queue_depth, batching.tensor_cache) == (32, 8, True)
+
+
+def test_the_quick_start_serves_one_file_under_its_own_name() -> None:
+    config = single_version("models/resnet50.onnx", Batching())
+    assert (config.model, [version.version_id for version in config.versions]) == ("resnet50", ["1"])
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "a batch size above its range",
+        {"batching": {"maxBatchSize": 129}},
+        "servingConfig.batching.maxBatchSize",
+    ),
+    (
+        "a batch size below its range",
+        {"batching": {"maxBatchSize": 3}},
+        "an integer from 4 to 128, default 32",
+    ),
+    (
+        "a queue depth above its range",
+        {"batching": {"prefetchQueueDepth": 33}},
+        "an integer from 2 to 32, default 8",
+    ),
+    ("an unknown field", {"surprise": 1}, "servingConfig.surprise: is not a field"),
+    ("no versions", {"versions": []}, "servingConfig.versions: 0 entries"),
+    ("weights of 90", {"versions": [{"versionId": "1", "path": "a", "weight": 90}]}, "a sum of exactly 100"),
+    (
+        "a repeated id",
+        {
+            "versions": [
+                {"versionId": "1", "path": "a", "weight": 50},
+                {"versionId": "1", "path": "b", "weight": 50},
+            ]
+        },
+        "each id once",
+    ),
+    ("a text for a number", {"revision": "1"}, "servingConfig.revision"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_a_bad_document_is_refused_with_field_and_range(change: dict[str, Any], said: str) -> None:
+    document = {"model": "m", "versions": [{"versionId": "1", "path": "a"}]} | change
+    with pytest.raises(InvalidResourceError) as refused:
+        decode_serving_config(json.dumps(document).encode())
+    assert said in str(refused.value)
+
+
+def test_what_is_no_json_is_refused() -> None:
+    with pytest.raises(InvalidResourceError, match="one JSON object"):
+        decode_serving_config(b"{")
+
+
+@pytest.mark.parametrize("value", [3, 129, float("nan"), float("inf")])
+def test_a_range_check_names_the_range(value: float) -> None:
+    with pytest.raises(InvalidResourceError, match="allowed: 4 to 128"):
+        check_range("--max-batch-size", value, (4, 128))
+
+
+@pytest.mark.parametrize("value", [4, 128])
+def test_both_ends_of_a_range_are_allowed(value: int) -> None:
+    check_range("--max-batch-size", value, (4, 128))
