@@ -24,6 +24,7 @@ from mcp2026.device_plugin.settings import Settings, parse_settings
 log = logging.getLogger("mcp2026.device_plugin")
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
+CLOSING_S = 2.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +69,8 @@ async def _run(settings: Settings) -> None:
         )
         await Plugin(settings, snapshot, probe, _topology_writer(settings)).run()
     finally:
-        probe.close()
+        with suppress(TimeoutError):  # a driver that hangs does not hold up the end
+            await asyncio.wait_for(blocking_call(probe.close), CLOSING_S)
 
 
 async def _find_gpus(settings: Settings) -> tuple[HealthProbe, Snapshot]:

@@ -48,7 +48,7 @@ _NO_SUCH_LINK = (*_NO_SUCH_FACT, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A machine; the GPUs (NVML index → reason) that exist but could not be read; the N of /dev/nvidiaN."""
+    """A machine; the GPUs that are not part of it (NVML index → reason); the N of /dev/nvidiaN by UUID."""
 
     machine: Machine
     unreadable: dict[int, str]
@@ -98,20 +98,26 @@ class NvmlDriver:
     def read(self, name: str) -> Reading:
         """Read all GPUs and their links as the machine `name`.
 
-        A GPU that does not answer is left out and named in `unreadable`.
+        A GPU that does not answer, or is split by MIG, is left out and named in `unreadable`. Where the
+        driver tells no size of memory (GPUs that share the CPU's), it is 0.
 
         Raises:
             DriverTooOldError: a function is missing that has no substitute.
             DriverNotRunningError: the driver as a whole refuses.
 
         """
-        self._driver = _optional(pynvml.nvmlSystemGetDriverVersion) or ""
+        version: str | None = self._system_call(lambda: _optional(pynvml.nvmlSystemGetDriverVersion))
+        self._driver = version or ""
         handles: dict[int, _Handle] = {}
         facts: dict[int, Gpu] = {}
         unreadable: dict[int, str] = {}
         for index in range(self._system_call(pynvml.nvmlDeviceGetCount)):
             try:
                 handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                if _in_mig_mode(handle):
+                    unreadable[index] = "is in MIG mode, and so no whole GPU"
+                    log.warning("GPU %d %s: it is not offered", index, unreadable[index])
+                    continue
                 facts[index] = self._read_gpu(index, handle)
                 handles[index] = handle
             except pynvml.NVMLError_FunctionNotFound as error:
@@ -148,7 +154,7 @@ class NvmlDriver:
         """
         try:
             handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            pynvml.nvmlDeviceGetMemoryInfo(handle)
+            _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
         except (pynvml.NVMLError_Uninitialized, pynvml.NVMLError_DriverNotLoaded) as error:
             raise DriverNotRunningError(str(error)) from error
         except pynvml.NVMLError as error:
@@ -156,12 +162,13 @@ class NvmlDriver:
         return None
 
     def answers(self, index: int) -> bool:
-        """Tell whether the GPU with the NVML index `index`, unreadable before, answers now."""
+        """Tell whether the GPU with the NVML index `index`, left out before, can be read and offered now."""
         try:
-            pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index))
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            pynvml.nvmlDeviceGetUUID(handle)
+            return not _in_mig_mode(handle)
         except pynvml.NVMLError:
             return False
-        return True
 
     def _system_call(self, function: Callable[[], _Answer]) -> _Answer:
         try:
@@ -173,11 +180,12 @@ class NvmlDriver:
 
     def _read_gpu(self, index: int, handle: _Handle) -> Gpu:
         bus_id = normal_bus_id(pynvml.nvmlDeviceGetPciInfo(handle).busId)
+        memory = _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
         return Gpu(
             index=index,
             uuid=pynvml.nvmlDeviceGetUUID(handle),
             product=pynvml.nvmlDeviceGetName(handle),
-            memory_mib=pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+            memory_mib=memory.total >> 20 if memory is not None else 0,
             pci_bus_id=bus_id,
             numa_node=self._numa_node(handle, bus_id),
         )
@@ -196,7 +204,7 @@ class NvmlDriver:
         return numa_node_from_sysfs(self._sysfs, bus_id)
 
     def _cuda(self) -> str:
-        version = _optional(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        version = self._system_call(lambda: _optional(pynvml.nvmlSystemGetCudaDriverVersion_v2))
         return "" if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
 
@@ -234,6 +242,11 @@ def _optional(function: Callable[[], _Answer]) -> _Answer | None:
         if error.value in _NO_SUCH_FACT:
             return None
         raise
+
+
+def _in_mig_mode(handle: _Handle) -> bool:
+    mode = _optional(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    return mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
 
 def _read_links(handle: _Handle, index_of_bus: dict[str, int]) -> tuple[NvLink, ...]:

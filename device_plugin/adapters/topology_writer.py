@@ -47,11 +47,16 @@ class TopologyWriter:
             ):
                 self._apply(patch, body)
         except client.ApiException as error:
-            self._api = None
+            self._disconnect()
             raise PublicationError(_advice(error, self._node_name)) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            self._api = None
+            self._disconnect()
             raise PublicationError(f"the API server cannot be reached: {error}") from error
+
+    def _disconnect(self) -> None:
+        if self._api is not None:
+            self._api.close()  # type: ignore[no-untyped-call]
+            self._api = None
 
     def _apply(self, patch: Any, body: dict[str, Any]) -> None:
         patch(
@@ -89,5 +94,5 @@ def _advice(error: client.ApiException, node_name: str) -> str:
     if error.status == 404:
         return f"{what}: install the CRD of GPUTopology, and check that --node-name {node_name} is this node"
     if error.status in (401, 403):
-        return f"{what}: the service account needs get on nodes, and get, create and patch on gputopologies"
+        return f"{what}: the service account needs get on nodes, create and patch on gputopologies(/status)"
     return f"{what}: {error.body}"

@@ -63,6 +63,21 @@ def test_a_gpu_that_could_not_be_read_at_the_start_is_offered_once_it_answers(
     assert preferred(endpoint, [PAIRS[2], PAIRS[1], PAIRS[0]], 2) == PAIRS[:2]
 
 
+def test_a_driver_that_hangs_keeps_the_kubelet_served_and_does_not_hold_up_the_end(
+    kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin
+) -> None:
+    plugin = start_plugin(nvml)
+    endpoint = kubelet.endpoint()
+    nvml.fail("nvmlDeviceGetHandleByUUID", 0, "HANG")
+    before = len(nvml.calls())
+    kubelet.wait_until(lambda: "nvmlDeviceGetHandleByUUID" in nvml.calls()[before:], "a probe")
+    hanging = len(nvml.calls())
+    assert kubelet.stays(lambda: len(nvml.calls()) == hanging, 1.0), "the probe did not hang"
+    assert preferred(endpoint, PAIRS, 2) == PAIRS[:2]
+    assert plugin.stop() == 0
+    assert not (kubelet.directory / "mcp2026-gpu.sock").exists()
+
+
 def test_it_is_ready_once_registered_and_counts_what_it_did(
     kubelet_root: Path, nvml: FakeNvml, start_plugin: StartPlugin
 ) -> None:

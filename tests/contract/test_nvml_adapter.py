@@ -15,7 +15,9 @@ import yaml
 from mcp2026.device_plugin.adapters.nvml import normal_bus_id, numa_node_from_sysfs
 from mcp2026.device_plugin.errors import NvmlError
 from mcp2026.topology.machine import Machine, machine_from_file
-from tests.fakes.nvml import FakeNvml, build_library, compile_machine
+from tests.fakes.nvml import FakeNvml, compile_machine
+
+pytest_plugins = ["tests.fakes.plugin_fixtures"]
 
 TOPOLOGIES = Path(__file__).parents[1] / "topologies"
 FIXTURES = sorted(TOPOLOGIES.glob("*.yaml"))
@@ -35,14 +37,9 @@ except NvmlError as error:
 """
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(tmp_path_factory.mktemp("nvml"))
-
-
 @pytest.fixture
-def fake(tmp_path: Path, library: Path) -> Callable[[str], FakeNvml]:
-    return lambda name: FakeNvml(tmp_path / name, TOPOLOGIES / f"{name}.yaml", library=library)
+def fake(tmp_path: Path, nvml_library: Path) -> Callable[[str], FakeNvml]:
+    return lambda name: FakeNvml(tmp_path / name, TOPOLOGIES / f"{name}.yaml", library=nvml_library)
 
 
 def read(environment: dict[str, str], name: str = "node") -> dict[str, Any]:
@@ -66,8 +63,10 @@ def as_json(machine: Machine) -> Any:
 @pytest.mark.parametrize(
     "path", FIXTURES, ids=lambda path: f"{path.stem} read by pynvml is the machine of its file"
 )
-def test_every_machine_is_read_as_its_file_describes_it(path: Path, tmp_path: Path, library: Path) -> None:
-    fake = FakeNvml(tmp_path, path, library=library)
+def test_every_machine_is_read_as_its_file_describes_it(
+    path: Path, tmp_path: Path, nvml_library: Path
+) -> None:
+    fake = FakeNvml(tmp_path, path, library=nvml_library)
     expected = machine_from_file(path)
 
     answer = read(fake.environment, expected.name)
@@ -164,10 +163,10 @@ def test_links_whose_other_end_a_virtual_machine_hides_count_as_links_to_a_switc
 
 
 def test_a_virtual_machine_that_hides_direct_peers_gets_no_false_connection(
-    tmp_path: Path, library: Path
+    tmp_path: Path, nvml_library: Path
 ) -> None:
     path = TOPOLOGIES / "4xa100-pcie-nvlink-pairs.yaml"
-    fake = FakeNvml(tmp_path, path, library=library)
+    fake = FakeNvml(tmp_path, path, library=nvml_library)
     document = yaml.safe_load(path.read_text())
     document["gpus"] = [document["gpus"][0], document["gpus"][2] | {"index": 1}]
     for gpu, hidden in zip(document["gpus"], ("00000000:65:00.0", "00000000:E3:00.0"), strict=True):
@@ -190,6 +189,34 @@ def test_common_ancestors_that_the_driver_does_not_tell_are_the_farthest(
     driver.fail("nvmlDeviceGetTopologyCommonAncestor", "*", "NVML_ERROR_NOT_SUPPORTED")
     matrix = read(driver.environment)["machine"]["pcie_ancestors"]
     assert matrix == [[None if a == b else 50 for b in range(4)] for a in range(4)]
+
+
+def test_a_gpu_that_mig_splits_is_not_offered_as_a_whole_one(tmp_path: Path, nvml_library: Path) -> None:
+    path = TOPOLOGIES / "dgx-a100-8xa100.yaml"
+    fake = FakeNvml(tmp_path, path, library=nvml_library)
+    document = yaml.safe_load(path.read_text())
+    document["gpus"][3]["mig_enabled"] = True
+    fake.machine.write_text(compile_machine(document))
+    answer = read(fake.environment)
+    assert [gpu["index"] for gpu in answer["machine"]["gpus"]] == [0, 1, 2, 4, 5, 6, 7]
+    assert "MIG" in answer["unreadable"]["3"]
+
+
+def test_a_gpu_that_shares_the_cpus_memory_is_read_and_healthy(fake: Callable[[str], FakeNvml]) -> None:
+    driver = fake("1xgh200")
+    driver.fail("nvmlDeviceGetMemoryInfo", "*", "NVML_ERROR_NOT_SUPPORTED")
+    answer = read(driver.environment)
+    assert [gpu["memory_mib"] for gpu in answer["machine"]["gpus"]] == [0]
+    assert answer["failures"] == [None]
+
+
+@pytest.mark.parametrize(
+    "function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetCount_v2"]
+)
+def test_a_driver_that_fails_while_it_is_read_says_so(function: str, fake: Callable[[str], FakeNvml]) -> None:
+    driver = fake("1xt4-edge")
+    driver.fail(function, "*", "NVML_ERROR_UNKNOWN")
+    assert read(driver.environment)["error"] == "DriverNotRunningError"
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,13 @@ class FakeKubelet(service.RegistrationServicer, pod_resources_service.PodResourc
         assert result, f"not within {timeout_s} s: {what}"
         return result
 
+    def wait_until(self, condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> None:
+        """Wait for something that happens outside the kubelet, and so tells nobody."""
+        end = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
+            time.sleep(0.02)
+
     def endpoint(self, number: int = 1) -> Endpoint:
         """Return the `number`th registration, once it has sent its first device list."""
         self.wait(lambda: len(self.endpoints) >= number, f"registration {number}")

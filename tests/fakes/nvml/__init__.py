@@ -84,7 +84,7 @@ def compile_machine(document: dict[str, Any]) -> str:
             "memory_mib": gpu["memory_mib"],
             "numa_node": _or_unknown(gpu.get("numa_node")),
             "numa_id": _or_unknown(gpu.get("gpu_numa_id")),
-            "mig": 0 if gpu.get("mig_capable") else -1,
+            "mig": 1 if gpu.get("mig_enabled") else 0 if gpu.get("mig_capable") else -1,
             "architecture": _architecture(gpu["product"]),
             "cpus": " ".join(f"{word:x}" for word in _cpu_words(gpu["cpu_affinity"])),
         }
@@ -142,7 +142,7 @@ class FakeNvml:
         }
 
     def fail(self, function: str, gpu: int | str, error: str) -> None:
-        """From now on `function` ("*": all) answers `error` for `gpu` ("*": all, and calls without a GPU)."""
+        """From now on `function` ("*": all) answers `error` (HANG: never) for `gpu` ("*": all and none)."""
         self._errors.append(f"{function} {gpu} {error}")
         self._write_control()
 

@@ -4,7 +4,8 @@
  * FAKE_NVML_CONTROL  optional: errors to return instead of answers. Read again at every call, so that a test
  *                    changes them while the program runs. A line is "<function> <gpu> <error>": the function
  *                    or *, the GPU's index or * (calls without a GPU match * alone), the error by its NVML
- *                    name or its number. The first line that matches is taken.
+ *                    name or its number, or HANG for a call that never returns. The first line that
+ *                    matches is taken.
  * FAKE_NVML_CALLS    optional: a file to which the name of each call is appended
  *
  * Signatures and structures are those of the public NVML reference, as pynvml declares them. Only libc is
@@ -37,6 +38,7 @@ enum {
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
     ARGUMENT_VERSION_MISMATCH = 25,
+    HANG = 100000, /* no code of NVML's */
 };
 
 struct error_name {
@@ -211,6 +213,7 @@ static nvmlReturn_t read_machine(void) {
 /* ---- what every call begins with ---- */
 
 static nvmlReturn_t error_code(const char *name) {
+    if (!strcmp(name, "HANG")) return HANG;
     if (isdigit((unsigned char)name[0])) return (nvmlReturn_t)atoi(name);
     for (size_t i = 0; i < sizeof ERRORS / sizeof *ERRORS; i++) {
         if (!strcmp(ERRORS[i].name, name)) return ERRORS[i].code;
@@ -245,6 +248,7 @@ static nvmlReturn_t injected(const char *function, int index) {
         break;
     }
     fclose(file);
+    while (result == HANG) pause();
     return result;
 }
 
