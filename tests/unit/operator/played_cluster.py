@@ -1,0 +1,117 @@
+"""A cluster played in memory: it stores what is applied and moves Deployments and pods when it is told to."""
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from mcp2026.api.names import API_VERSION, INFERENCE_MODEL_KIND
+from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, UpdateStatus
+from mcp2026.operator.manifests import Manifest
+from mcp2026.operator.observed import Observed
+from mcp2026.operator.progress import status_document
+from mcp2026.operator.reconcile import reconcile
+from mcp2026.operator.settings import PodSettings
+
+SETTINGS = PodSettings(runtime_image="registry.example/mcp2026:1")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def model(name: str = "resnet50", **spec: Any) -> Manifest:
+    versions = [{"versionId": "v1", "weight": 100, "uri": "pvc://models/resnet50.onnx"}]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": INFERENCE_MODEL_KIND,
+        "metadata": {"name": name, "namespace": "team-a", "uid": f"uid-{name}", "generation": 1},
+        "spec": {"versions": versions, **spec},
+    }
+
+
+class PlayedCluster:
+    """One model's surroundings. Time passes by one second for each `reconcile`."""
+
+    def __init__(self, resource: Manifest) -> None:
+        self.resource = resource
+        self.children: dict[str, Manifest] = {}
+        self.pods: dict[str, Manifest] = {}
+        self.dependencies: dict[str, Manifest | None] = {}
+        self.now = START
+        self.told: list[EmitEvent] = []
+
+    def observed(self) -> Observed:
+        return copy.deepcopy(
+            Observed(
+                resource=self.resource,
+                config_map=self.children.get("ConfigMap"),
+                service=self.children.get("Service"),
+                deployment=self.children.get("Deployment"),
+                pods=tuple(self.pods.values()),
+                dependencies=self.dependencies,
+            )
+        )
+
+    def decide(self) -> list[Action]:
+        return reconcile(self.observed(), self.now, SETTINGS)
+
+    def reconcile(self) -> list[Action]:
+        """Decide and carry out, once."""
+        self.now += timedelta(seconds=1)
+        actions = self.decide()
+        for action in actions:
+            match action:
+                case ApplyChild(manifest):
+                    self._apply(copy.deepcopy(manifest))
+                case UpdateStatus(status):
+                    self.resource = {**self.resource, "status": status_document(status)}
+                case EmitEvent():
+                    self.told.append(action)
+        return actions
+
+    def _apply(self, manifest: Manifest) -> None:
+        old = self.children.get(manifest["kind"])
+        generation = old["metadata"].get("generation", 1) if old else 0
+        changed = old is None or old.get("spec") != manifest.get("spec")
+        manifest["metadata"]["generation"] = generation + changed
+        if old is not None and "status" in old:
+            manifest["status"] = old["status"]
+        self.children[manifest["kind"]] = manifest
+
+    def edit(self, **spec: Any) -> None:
+        """Change the model as a user does."""
+        self.resource["spec"].update(spec)
+        self.resource["metadata"]["generation"] += 1
+
+    @property
+    def deployment(self) -> Manifest:
+        return self.children["Deployment"]
+
+    def play_pods(self, *, scheduled: bool = True, ready: bool = False, replace: bool = True) -> None:
+        """Let the Deployment's controller make its pods; `replace`: those of older templates end."""
+        if replace:
+            self.pods.clear()
+        template = self.deployment["spec"]["template"]
+        suffix = template["metadata"]["annotations"]["mcp2026.io/manifest-digest"][:6]
+        for position in range(self.deployment["spec"]["replicas"]):
+            name = f"{self.resource['metadata']['name']}-{suffix}-{position}"
+            metadata = {**copy.deepcopy(template["metadata"]), "name": name, "namespace": "team-a"}
+            conditions = [
+                {"type": "PodScheduled", "status": str(scheduled)},
+                {"type": "Ready", "status": str(ready)},
+            ]
+            self.pods[name] = {"metadata": metadata, "status": {"conditions": conditions}}
+        wanted = self.deployment["spec"]["replicas"]
+        self.deployment["status"] = {
+            "observedGeneration": self.deployment["metadata"]["generation"],
+            "replicas": len(self.pods),
+            "updatedReplicas": wanted,
+            "readyReplicas": wanted if ready else 0,
+            "availableReplicas": wanted if ready else 0,
+        }
+
+    def serve(self) -> None:
+        """Go from the first apply to a model that is ready."""
+        self.reconcile()
+        self.play_pods(ready=True)
+        self.reconcile()
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        return next(entry for entry in self.resource["status"]["conditions"] if entry["type"] == kind)

@@ -1,0 +1,86 @@
+"""Flags, environment, defaults; and an operator that cannot start says why."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp2026.operator.__main__ import parse_settings
+from mcp2026.operator.errors import SettingsError
+from mcp2026.operator.settings import OperatorSettings, PodSettings
+
+
+def test_the_image_alone_is_enough() -> None:
+    assert parse_settings(["--runtime-image", "r/x:1"], {}) == OperatorSettings(PodSettings("r/x:1"))
+
+
+def test_the_environment_stands_in_for_the_flag_and_the_flag_wins() -> None:
+    environment = {"MCP2026_RUNTIME_IMAGE": "from-environment"}
+    assert parse_settings([], environment).pods.runtime_image == "from-environment"
+    assert parse_settings(["--runtime-image", "flag"], environment).pods.runtime_image == "flag"
+
+
+def test_every_flag_arrives() -> None:
+    arguments = [
+        *("--namespace", "a", "--namespace", "b", "--runtime-image", "r/x:1"),
+        *("--runtime-image-pull-policy", "Never", "--scheduler-name", "mine", "--liveness-port", "0"),
+        *("--resync-seconds", "2", "--workers", "8", "--log-format", "text"),
+    ]
+    assert parse_settings(arguments, {}) == OperatorSettings(
+        PodSettings("r/x:1", "Never", "mine"),
+        namespaces=("a", "b"),
+        liveness_port=0,
+        resync_seconds=2.0,
+        workers=8,
+        log_format="text",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--runtime-image or $MCP2026_RUNTIME_IMAGE is required"),
+        (["--runtime-image", "x", "--workers", "0"], "allowed: 1 to 64"),
+        (["--runtime-image", "x", "--resync-seconds", "0.5"], "allowed: 1 or more"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_with_what_is(arguments: list[str], said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse_settings(arguments, {})
+    assert said in str(refused.value)
+
+
+def start(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mcp2026.operator", "--runtime-image", "x", "--liveness-port", "0"],
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_without_any_credentials_it_says_what_it_looked_for(tmp_path: Path) -> None:
+    ended = start({"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "absent")})
+    assert ended.returncode == 1
+    assert "neither a service account of a pod nor a kubeconfig file is there" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_api_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+        f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n"
+        "users: [{name: u, user: {token: t}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+    )
+    ended = start({"HOME": str(tmp_path), "KUBECONFIG": str(kubeconfig)})
+    assert ended.returncode == 1
+    assert f"mcp2026-operator: http://127.0.0.1:{port}" in ended.stderr
+    assert "Traceback" not in ended.stderr
