@@ -48,7 +48,8 @@ class ExtenderServer:
     """The handlers, over one cache.
 
     `problems` tells, as long as there is one, what keeps a kind of object from being read. Decisions are
-    made in one thread beside the event loop, so that health answers stay prompt while new classes are scored.
+    made in one thread for each verb, beside the event loop, so that neither filter nor health has to wait
+    while prioritize scores machines that it has not met before.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class ExtenderServer:
         self._memo = memo
         self._metrics = metrics
         self._problems = problems
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decisions")
+        self._threads = {
+            verb: ThreadPoolExecutor(max_workers=1, thread_name_prefix=verb) for verb in (FILTER, PRIORITIZE)
+        }
         self._closing = False
 
     def verbs_app(self) -> web.Application:
@@ -81,8 +84,9 @@ class ExtenderServer:
         self._closing = True
 
     def close(self) -> None:
-        """Let the decision being made end, and make no more."""
-        self._thread.shutdown(wait=True)
+        """Let the decisions being made end, and make no more."""
+        for thread in self._threads.values():
+            thread.shutdown(wait=True)
 
     async def _filter(self, request: web.Request) -> web.Response:
         return await self._answer(request, FILTER, self._decide_filter)
@@ -111,7 +115,7 @@ class ExtenderServer:
         started = perf_counter()
         try:
             answer, outcome = await asyncio.get_running_loop().run_in_executor(
-                self._thread, _decide_bytes, body, self._snapshot_or_reason(), decide
+                self._threads[verb], _decide_bytes, body, self._snapshot_or_reason(), decide
             )
             response = web.Response(body=answer, content_type="application/json")
         except MalformedRequestError as error:

@@ -110,7 +110,8 @@ class ClusterWatch:
                 logger.info("the history of %s has expired, listing again: %s", kind, error)
                 self._on_break(kind)
             except msgspec.DecodeError as error:
-                listwatch.restart()
+                if not request.watch:
+                    listwatch.restart()
                 self._broken(kind, f"an answer that is no {kind}: {error}")
             except (WatchRefusedError, aiohttp.ClientError, OSError, ValueError) as error:
                 self._broken(kind, str(error) or type(error).__name__)

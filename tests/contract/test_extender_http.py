@@ -56,6 +56,11 @@ async def post(session: aiohttp.ClientSession, verb: str, body: Any) -> tuple[in
         return response.status, await response.json()
 
 
+async def metrics_of(session: aiohttp.ClientSession) -> str:
+    async with session.get("/metrics") as response:
+        return await response.text()
+
+
 def args(*names: str, gpus: int = 2) -> dict[str, Any]:
     return {"Pod": pod("p", gpus), "Nodes": None, "NodeNames": list(names)}
 
@@ -163,6 +168,21 @@ async def test_calls_at_the_same_time_get_their_own_answers() -> None:
         assert (status, answer["NodeNames"]) == (200, fitting)
 
 
+async def test_filter_does_not_wait_while_prioritize_scores_machines_new_to_it() -> None:
+    held = [{gpu: "x/a"} for gpu in range(16)]
+    names = [f"large-{gpu}" for gpu in range(16)]
+    large = [topology(name, "dgx-2-16xv100", gpus) for name, gpus in zip(names, held, strict=True)]
+    async with serving(filled_cache(large)) as session:
+        ranking = asyncio.create_task(post(session, "prioritize", args(*names, gpus=7)))
+        async with asyncio.timeout(20):
+            while 'scores_total{source="computed"} 0.0' in await metrics_of(session):
+                pass
+        status, answer = await post(session, "filter", args(*names, gpus=7))
+        assert (status, answer["NodeNames"]) == (200, names)
+        assert not ranking.done()
+        assert (await ranking)[0] == 200
+
+
 async def test_before_the_cluster_was_read_nothing_is_decided_and_everyone_is_told_why() -> None:
     cache = ClusterCache()
     cache.apply(listed(Kind.NODES, node("linked")))
@@ -194,8 +214,7 @@ async def test_metrics_count_decisions_time_them_and_show_the_cache() -> None:
         await post(session, "prioritize", args("linked", "split"))
         await post(session, "prioritize", args("linked", "split"))
         await post(session, "filter", b"{")
-        async with session.get("/metrics") as response:
-            lines = (await response.text()).splitlines()
+        lines = (await metrics_of(session)).splitlines()
     for line in (
         'mcp2026_extender_decisions_total{outcome="fits",verb="filter"} 1.0',
         'mcp2026_extender_decisions_total{outcome="nothing_fits",verb="filter"} 1.0',

@@ -17,6 +17,7 @@ CLUSTER = filled_cache(
         topology("busy", FOUR, {0: "x/a", 1: "x/a", 3: "x/b"}),
         topology("sick", FOUR, {}, [1, 2, 3]),
         topology("mixed", FOUR, {0: "x/a"}, [2]),
+        topology("held-and-sick", FOUR, {0: "x/a", 2: "x/a"}, [2]),
         topology("starting", FOUR),
         topology("full", FOUR, dict.fromkeys(range(4), "x/a")),
         topology("one", "1xt4-edge"),
@@ -34,6 +35,9 @@ CLUSTER = filled_cache(
         pytest.param("busy", 2, "needs 2 GPUs, 1 of 4 free (0,1,3 held)", id="GPUs are held"),
         pytest.param("full", 1, "needs 1 GPU, 0 of 4 free (0,1,2,3 held)", id="all are held"),
         pytest.param("mixed", 3, "needs 3 GPUs, 2 of 4 free (0 held, 2 unhealthy)", id="held and unhealthy"),
+        pytest.param(
+            "held-and-sick", 3, "needs 3 GPUs, 2 of 4 free (0,2 held)", id="an unhealthy GPU in use is held"
+        ),
         pytest.param(
             "starting",
             2,
@@ -71,8 +75,8 @@ def test_an_unreadable_topology_is_told_as_such() -> None:
     ("asked", "fitting"),
     [
         pytest.param(0, tuple(CLUSTER.nodes), id="a pod without GPUs fits anywhere, whatever is known"),
-        pytest.param(1, ("idle", "busy", "sick", "mixed", "starting", "one"), id="one GPU"),
-        pytest.param(2, ("idle", "mixed"), id="two GPUs"),
+        pytest.param(1, ("idle", "busy", "sick", "mixed", "held-and-sick", "starting", "one"), id="one GPU"),
+        pytest.param(2, ("idle", "mixed", "held-and-sick"), id="two GPUs"),
         pytest.param(4, ("idle",), id="four GPUs"),
         pytest.param(5, (), id="five GPUs"),
     ],

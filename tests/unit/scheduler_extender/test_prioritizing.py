@@ -59,20 +59,12 @@ def test_equal_nodes_score_equally_and_all_best() -> None:
 
 
 def test_a_starting_pod_is_expected_to_take_what_the_device_plugin_would_give_it() -> None:
+    half = "4xa100-pcie-half-bridged"  # only 0 and 1 are joined by NVLink
     cluster = filled_cache(
-        [
-            topology("a-pair-is-left", PAIRS),
-            topology("no-pair-is-left", PAIRS, {1: "x/a"}),
-        ],
-        pods=[pod("p", 2, "a-pair-is-left"), pod("q", 1, "no-pair-is-left")],
+        [topology("pair-promised", half), topology("pair-free", half, {2: "x/a", 3: "x/a"})],
+        pods=[pod("starting", 2, "pair-promised")],
     )
-    # q alone would leave 0 or a bridged pair; the scorer leaves the pair whole by taking 0.
-    assert priorities(cluster, 2) == {"a-pair-is-left": 10, "no-pair-is-left": 10}
-    cluster = filled_cache(
-        [topology("linked", PAIRS), topology("split", PAIRS, {1: "x/a"})],
-        pods=[pod("p", 2, "linked"), pod("q", 2, "split")],
-    )
-    assert priorities(cluster, 2) == {"linked": 10, "split": 0}
+    assert priorities(cluster, 2) == {"pair-promised": 0, "pair-free": 10}
 
 
 def test_a_node_without_room_or_topology_gets_nothing() -> None:
