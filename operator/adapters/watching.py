@@ -5,11 +5,13 @@ that a handler added later writes our names and not kopf's.
 """
 
 import logging
+import os
+import socket
 from typing import Any
 
 import kopf
 
-from mcp2026.api.names import GROUP
+from mcp2026.api.names import GROUP, MANAGED_BY
 from mcp2026.operator.adapters.api_server import KINDS, Kind
 from mcp2026.operator.controller import Controller
 from mcp2026.operator.settings import OperatorSettings
@@ -28,11 +30,17 @@ async def watch(controller: Controller, settings: OperatorSettings) -> None:
     await kopf.operator(
         registry=_registry(controller, settings),
         settings=_kopf_settings(),
+        identity=_identity(),
         standalone=True,
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
         liveness_endpoint=f"http://0.0.0.0:{port}{LIVENESS_PATH}" if port else None,
     )
+
+
+def _identity() -> Any:
+    """Name this process to kopf, which would look up the user's name and fail where the user id has none."""
+    return f"{MANAGED_BY}/{socket.gethostname()}/{os.getpid()}"
 
 
 def _registry(controller: Controller, settings: OperatorSettings) -> kopf.OperatorRegistry:
