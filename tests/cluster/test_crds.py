@@ -1,0 +1,229 @@
+"""The CRDs on a real API server: what it refuses, what it fills in, what kubectl prints."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tools.cluster.cluster import Cluster
+from tools.cluster.errors import ClusterError
+
+pytestmark = pytest.mark.control_plane
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "crd-tests"
+
+REFUSALS = {
+    "batch-size-above-range": "allowed: 4 to 128, default 32",
+    "batch-size-below-range": "allowed: 4 to 128, default 32",
+    "delay-above-range": "should be less than or equal to 65535",
+    "depends-on-itself": "a model cannot depend on itself; allowed: names of other models",
+    "depends-on-repeated": "a name is repeated; allowed: each name once",
+    "gpu-count-above-range": "should be less than or equal to 16",
+    "gpu-in-limits": "allowed: GPUs by spec.gpu.count alone",
+    "min-batch-above-max-batch": "allowed: 1 to maxBatchSize",
+    "mode-unknown": 'supported values: "Serve"',
+    "name-starts-with-digit": "allowed: at most 50 lower-case letters, digits and dashes, a letter first",
+    "name-too-long": "may not be more than 50 bytes",
+    "no-versions": "should have at least 1 items",
+    "prefetch-depth-above-range": "allowed: 2 to 32, default 8",
+    "prefetch-depth-below-range": "allowed: 2 to 32, default 8",
+    "quantity-negative": "spec.resources.limits.cpu in body should match",
+    "sha256-upper-case": "allowed: the digest as 64 lower-case hex digits",
+    "uri-climbs-out": "without . or .. as a segment",
+    "uri-other-scheme": "allowed: pvc://<claim>/<path>",
+    "uri-without-path": "allowed: pvc://<claim>/<path>",
+    "version-id-upper-case": "allowed: at most 63 lower-case letters, digits and dashes",
+    "version-repeated": "a versionId is repeated; allowed: each versionId once",
+    "weights-sum-to-110": "allowed: weights that sum to 100",
+}
+
+
+def install_crds(cluster: Cluster) -> None:
+    """Apply the CRDs and wait until the API server serves both kinds."""
+    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+    for name in ("inferencemodels", "gputopologies"):
+        cluster.wait_for(f"{name} to be served", lambda name=name: cluster.get(name))
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: Cluster) -> Iterator[Cluster]:
+    install_crds(control_plane)
+    control_plane.kubectl("create", "namespace", NAMESPACE)
+    yield control_plane
+    control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def refused(cluster: Cluster, *arguments: str, text: str | None = None) -> str:
+    """Run kubectl, which must fail, and return what it says."""
+    with pytest.raises(ClusterError) as failure:
+        cluster.kubectl("-n", NAMESPACE, *arguments, input=text)
+    return str(failure.value)
+
+
+def apply(cluster: Cluster, name: str, **spec: Any) -> dict[str, Any]:
+    version = {"versionId": "v1", "uri": "pvc://models/a.onnx"}
+    resource = {
+        "apiVersion": "mcp2026.io/v1alpha1",
+        "kind": "InferenceModel",
+        "metadata": {"name": name},
+        "spec": {"versions": [version], **spec},
+    }
+    text = cluster.kubectl("-n", NAMESPACE, "apply", "-f", "-", "-o", "json", input=yaml.safe_dump(resource))
+    stored: dict[str, Any] = json.loads(text)
+    return stored
+
+
+def set_phase(cluster: Cluster, name: str, phase: str | None) -> list[str]:
+    status = json.dumps({"status": {"phase": phase}})
+    return ["patch", "inferencemodel", name, "--subresource=status", "--type=merge", "-p", status]
+
+
+def test_each_bad_example_has_its_message_here() -> None:
+    assert sorted(REFUSALS) == sorted(path.stem for path in (ROOT / "examples" / "bad").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("example", sorted(REFUSALS))
+def test_a_bad_example_is_refused_with_its_message(cluster: Cluster, example: str) -> None:
+    said = refused(cluster, "create", "-f", str(ROOT / "examples" / "bad" / f"{example}.yaml"))
+    assert REFUSALS[example] in said
+
+
+@pytest.mark.parametrize("example", ["resnet50", "magika"])
+def test_a_good_example_is_accepted(cluster: Cluster, example: str) -> None:
+    path = str(ROOT / "examples" / f"{example}.yaml")
+    assert "created" in cluster.kubectl("-n", NAMESPACE, "create", "--dry-run=server", "-f", path)
+
+
+def test_defaults_are_filled_in(cluster: Cluster) -> None:
+    spec = apply(cluster, "defaults")["spec"]
+    assert spec["batching"] == {
+        "maxBatchSize": 32,
+        "maxDelayMs": 0,
+        "minBatchSize": 1,
+        "prefetchQueueDepth": 8,
+        "tensorCache": True,
+    }
+    assert spec["versions"] == [
+        {"versionId": "v1", "uri": "pvc://models/a.onnx", "weight": 100, "format": "ONNX"}
+    ]
+    assert (spec["mode"], spec["replicas"], spec["workers"]) == ("Serve", 1, 1)
+    assert spec["gpu"] == {"count": 0, "sharing": "Exclusive"}
+    assert (spec["dependsOn"], spec["resources"]) == ([], {"limits": {}, "requests": {}})
+
+
+def test_an_unknown_field_is_refused_by_kubectl(cluster: Cluster) -> None:
+    document = yaml.safe_load((ROOT / "examples" / "magika.yaml").read_text())
+    document["spec"]["surprise"] = 1
+    said = refused(cluster, "create", "-f", "-", text=yaml.safe_dump(document))
+    assert 'unknown field "spec.surprise"' in said
+
+
+def test_kubectl_scale_changes_replicas(cluster: Cluster) -> None:
+    apply(cluster, "scaled")
+    cluster.kubectl("-n", NAMESPACE, "scale", "inferencemodel/scaled", "--replicas=5")
+    stored = cluster.get("-n", NAMESPACE, "im", "scaled")
+    assert stored["spec"]["replicas"] == 5
+
+
+def test_the_scale_subresource_tells_selector_and_replicas(cluster: Cluster) -> None:
+    apply(cluster, "selected")
+    status = {"phase": "Pending", "replicas": 3, "selector": "mcp2026.io/inference-model=selected"}
+    patch = json.dumps({"status": status})
+    cluster.kubectl(
+        "-n", NAMESPACE, "patch", "im", "selected", "--subresource=status", "--type=merge", "-p", patch
+    )
+    scale = json.loads(
+        cluster.kubectl(
+            "get", "--raw", f"/apis/mcp2026.io/v1alpha1/namespaces/{NAMESPACE}/inferencemodels/selected/scale"
+        )
+    )
+    assert scale["status"] == {"replicas": 3, "selector": "mcp2026.io/inference-model=selected"}
+
+
+def test_kubectl_get_prints_the_columns(cluster: Cluster) -> None:
+    apply(cluster, "printed", gpu={"count": 2}, replicas=4)
+    status = {
+        "phase": "Pending",
+        "versions": "v1=100",
+        "readyReplicas": 3,
+        "traffic": {"revision": 7, "liveOn": 2, "of": 4},
+        "conditions": [
+            {"type": "Ready", "status": "False", "reason": "WaitingForReplicas", "message": "3 of 4"}
+        ],
+    }
+    patch = json.dumps({"status": status})
+    cluster.kubectl(
+        "-n", NAMESPACE, "patch", "im", "printed", "--subresource=status", "--type=merge", "-p", patch
+    )
+    headings, row = cluster.kubectl("-n", NAMESPACE, "get", "im", "printed").splitlines()
+    assert headings.split() == ["NAME", "PHASE", "READY", "VERSIONS", "GPUS", "DESIRED", "SERVING", "AGE"]
+    assert re.fullmatch(r"printed +Pending +False +v1=100 +2 +4 +3 +\d+s", row.strip())
+    wide = cluster.kubectl("-n", NAMESPACE, "get", "im", "printed", "-o", "wide").splitlines()
+    assert wide[0].split()[-4:] == ["REVISION", "LIVE-ON", "REASON", "MESSAGE"]
+    assert re.search(r" 7 +2 +WaitingForReplicas +3 of 4$", wide[1].rstrip())
+
+
+def test_models_are_listed_by_get_all(cluster: Cluster) -> None:
+    apply(cluster, "listed")
+    assert "inferencemodel.mcp2026.io/listed" in cluster.kubectl("-n", NAMESPACE, "get", "all", "-o", "name")
+
+
+ALLOWED = [
+    ("Pending", "Running"),
+    ("Running", "Succeeded"),
+    ("Running", "Failed"),
+    ("Succeeded", "Completed"),
+]
+WAY = {
+    "Pending": ["Pending"],
+    "Running": ["Pending", "Running"],
+    "Succeeded": ["Pending", "Running", "Succeeded"],
+    "Failed": ["Pending", "Running", "Failed"],
+    "Completed": ["Pending", "Running", "Succeeded", "Completed"],
+}
+
+
+@pytest.mark.parametrize("start", WAY)
+def test_the_api_server_refuses_every_jump_of_the_phase(cluster: Cluster, start: str) -> None:
+    name = f"phase-{start.lower()}"
+    apply(cluster, name)
+    for phase in WAY[start]:
+        cluster.kubectl("-n", NAMESPACE, *set_phase(cluster, name, phase))
+    for end in WAY:
+        if end != start and (start, end) not in ALLOWED:
+            assert "status.phase" in refused(cluster, *set_phase(cluster, name, end)), end
+    assert "cannot be removed" in refused(cluster, *set_phase(cluster, name, None))
+    cluster.kubectl("-n", NAMESPACE, *set_phase(cluster, name, start))
+
+
+def test_a_life_begins_with_pending(cluster: Cluster) -> None:
+    apply(cluster, "newborn")
+    assert "allowed: first Pending" in refused(cluster, *set_phase(cluster, "newborn", "Running"))
+
+
+def test_a_topology_is_stored_as_the_device_plugin_writes_it(cluster: Cluster) -> None:
+    cluster.kubectl(
+        "create",
+        "-f",
+        "-",
+        input="{apiVersion: mcp2026.io/v1alpha1, kind: GPUTopology, metadata: {name: crd-test-node}}",
+    )
+    gpu = {"index": 0, "uuid": "GPU-1", "product": "A100", "memoryMiB": 81920, "pciBusId": "0000:17:00.0"}
+    status = json.dumps(
+        {"status": {"driver": "535.1", "cuda": "12.4", "gpus": [gpu], "pcieAncestors": [["self"]]}}
+    )
+    patch = ["patch", "gputopo", "crd-test-node", "--subresource=status", "--type=merge", "-p"]
+    try:
+        cluster.kubectl(*patch, status)
+        stored = cluster.get("gputopo", "crd-test-node")["status"]
+        assert stored["gpus"] == [{**gpu, "health": "Healthy"}]
+        assert "A100" in cluster.kubectl("get", "gputopo", "crd-test-node")
+        with pytest.raises(ClusterError, match=r"status.gpus\[0\].uuid: Required value"):
+            cluster.kubectl(*patch, json.dumps({"status": {"gpus": [{"index": 0}]}}))
+    finally:
+        cluster.kubectl("delete", "gputopo", "crd-test-node")
