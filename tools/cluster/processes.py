@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tools.cluster.errors import ProgramFailedError
+from tools.cluster.errors import ClusterError, ProgramFailedError
 from tools.cluster.record import ProcessIdentity, Record, StartedProgram
 
 #: Carries the run id into every process that a run starts.
@@ -107,13 +107,15 @@ def end(identities: Iterable[ProcessIdentity], timeout_s: float = 10.0) -> None:
             else:
                 os.close(descriptor)
                 _reap(identity.pid)
-        _wait_all(dict(waiting), time.monotonic() + timeout_s)
+        if left := _wait_all(dict(waiting), time.monotonic() + timeout_s):
+            raise ClusterError(f"killed, but not ended after {timeout_s:.0f} s: processes {sorted(left)}")
     finally:
         for descriptor in waiting:
             os.close(descriptor)
 
 
-def _wait_all(waiting: dict[int, int], deadline: float) -> None:
+def _wait_all(waiting: dict[int, int], deadline: float) -> list[int]:
+    """Wait for the processes behind these descriptors; return the ids of those that are left in time."""
     poll = select.poll()
     for descriptor in waiting:
         poll.register(descriptor, select.POLLIN)
@@ -121,6 +123,7 @@ def _wait_all(waiting: dict[int, int], deadline: float) -> None:
         for descriptor, _ in poll.poll(left * 1000):
             poll.unregister(descriptor)
             _reap(waiting.pop(descriptor))
+    return list(waiting.values())
 
 
 def _reap(pid: int) -> None:
