@@ -216,8 +216,8 @@ def why_waiting(cluster: Cluster, pod: str, words: str) -> str:
 
 def test_two_gpus_go_where_a_linked_pair_is_free(control_plane: Cluster, ready: Extender) -> None:
     add_node(control_plane, "linked", {0: "other/a", 1: "other/b"})
-    # Twice the processors: by its own terms alone, kube-scheduler would take the emptier node.
-    add_node(control_plane, "split", {1: "other/a", 3: "other/b"}, cpus=16)
+    # Far more processors: by its own terms alone, kube-scheduler would take the emptier node.
+    add_node(control_plane, "split", {1: "other/a", 3: "other/b"}, cpus=96)
     ready.wait_until_fitting(2, ["linked", "split"], of=["linked", "split"])
     add_pod(control_plane, "no-gpu", 0)
     assert bound(control_plane, "no-gpu") == "split"

@@ -158,9 +158,13 @@ class Extender:
     async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         if self.process.returncode is None:
             self.process.send_signal(number)
-        status = await asyncio.wait_for(self.process.wait(), PATIENCE_S)
-        await self._reading
-        return status
+        try:
+            return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
+        except TimeoutError:
+            self.process.kill()
+            raise
+        finally:
+            await self._reading
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
