@@ -86,7 +86,13 @@ class Cluster:
         limits = [f"--for={condition}", f"--timeout={timeout_s:.0f}s", f"--namespace={namespace}"]
         self.kubectl("wait", resource, *limits, timeout_s=timeout_s + 10)
 
-    def wait_for(self, description: str, predicate: Callable[[], T], timeout_s: float = 60.0) -> T:
+    def wait_for(
+        self,
+        description: str,
+        predicate: Callable[[], T],
+        timeout_s: float = 60.0,
+        poll_every_s: float = 0.1,
+    ) -> T:
         """Return the first true value of the predicate; raise ClusterError when time is up.
 
         For conditions that no watch tells of. A ClusterError in the predicate counts as not yet, and the
@@ -103,7 +109,7 @@ class Cluster:
                 problem = f" (last: {error})"
             if time.monotonic() >= deadline:
                 raise ClusterError(f"waited {timeout_s:.0f} s in vain for {description}{problem}")
-            time.sleep(0.1)
+            time.sleep(poll_every_s)
 
     def client(self) -> ApiClient:
         """Return a client of the official Python library that talks to this cluster as administrator."""

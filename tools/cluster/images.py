@@ -138,8 +138,8 @@ def build_image(
             run_reporting(
                 f"building the image {tag}",
                 [
-                    *_buildah(), "bud", "--isolation", "chroot", "--pull-never", "--layers=false", "--force-rm",
-                    "--format", "docker", *words, "--file", containerfile, "--tag", tag, context,
+                    *_buildah(), "bud", "--isolation", "chroot", "--pull-never", "--layers=false",
+                    "--force-rm", "--format", "docker", *words, "--file", containerfile, "--tag", tag, context,
                 ],
                 report,
                 log=log,

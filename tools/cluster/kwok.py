@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ STAGES = Path(__file__).with_name("kwok_stages.yaml")
 #: What a played node offers, unless told otherwise.
 CAPACITY = {"cpu": "64", "memory": "512Gi", "pods": "256", "ephemeral-storage": "1Ti"}
 
-#: Nodes created by one request of kubectl.
-NODES_PER_APPLY = 250
+#: Requests under way at the same time: kubectl sends one after the other, and slowly on purpose.
+CREATING_THREADS = 8
 
 
 def played_node(
@@ -66,14 +67,26 @@ def start_kwok(cluster: Cluster, nodes: int, resources: Mapping[str, str], repor
     add_nodes(cluster, [played_node(f"kwok-{index}", resources) for index in range(nodes)])
 
 
-def add_nodes(cluster: Cluster, nodes: list[dict[str, Any]], timeout_s: float = 120.0) -> None:
-    """Create played nodes and wait until all are Ready."""
-    for begin in range(0, len(nodes), NODES_PER_APPLY):
-        items = nodes[begin : begin + NODES_PER_APPLY]
-        cluster.apply({"apiVersion": "v1", "kind": "List", "items": items})
-    names = [f"node/{node['metadata']['name']}" for node in nodes]
-    for begin in range(0, len(names), NODES_PER_APPLY):
-        some = names[begin : begin + NODES_PER_APPLY]
-        cluster.kubectl(
-            "wait", *some, "--for=condition=Ready", f"--timeout={timeout_s:.0f}s", timeout_s=timeout_s + 30
-        )
+def add_nodes(cluster: Cluster, nodes: Sequence[Mapping[str, Any]], timeout_s: float = 300.0) -> None:
+    """Create played nodes, many at a time, and return when all are Ready."""
+    from kubernetes.client import CoreV1Api
+
+    api = CoreV1Api(cluster.client())
+    with ThreadPoolExecutor(CREATING_THREADS) as pool:
+        list(pool.map(api.create_node, nodes))
+    names = {node["metadata"]["name"] for node in nodes}
+
+    def all_ready() -> bool:
+        return names <= ready_nodes(api.list_node(resource_version="0").to_dict()["items"])
+
+    cluster.wait_for(f"{len(names)} played nodes to be Ready", all_ready, timeout_s, poll_every_s=0.5)
+
+
+def ready_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the names of those nodes that are Ready."""
+    return {
+        node["metadata"]["name"]
+        for node in nodes
+        for condition in node["status"]["conditions"] or ()
+        if condition["type"] == "Ready" and condition["status"] == "True"
+    }
