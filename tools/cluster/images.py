@@ -139,7 +139,8 @@ def build_image(
                 f"building the image {tag}",
                 [
                     *_buildah(), "bud", "--isolation", "chroot", "--pull-never", "--layers=false",
-                    "--force-rm", "--format", "docker", *words, "--file", containerfile, "--tag", tag, context,
+                    "--force-rm", "--format", "docker", *words,
+                    "--file", containerfile, "--tag", tag, context,
                 ],
                 report,
                 log=log,

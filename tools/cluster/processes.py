@@ -87,7 +87,7 @@ def of_run(run_id: str) -> list[ProcessIdentity]:
     return found
 
 
-def end(identities: Iterable[ProcessIdentity], timeout_s: float = 10.0) -> None:
+def end(identities: Iterable[ProcessIdentity], timeout_s: float = 30.0) -> None:
     """Kill these processes and return when all have ended.
 
     Nothing of a run is worth keeping, so they are not asked first. A process is taken hold of by a file
