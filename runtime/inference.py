@@ -68,18 +68,23 @@ class InferenceService:
         self._engine = Engine(self._job_ran)
         self._calls: dict[int, Call] = {}
         self._jobs: dict[int, Job] = {}
+        self._events: list[Event] = []
+        """Taken in during this round of the event loop, not yet given to the batcher."""
         self._next_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._cache_seen: dict[str, tuple[int, int]] = {}
 
     def submit(self, call: Call) -> Callable[[], None]:
-        """Take in `call`; the returned function cancels it and may be called at any time."""
+        """Take in `call`; the returned function cancels it and may be called at any time.
+
+        Calls of one round of the event loop are handed to the batcher together.
+        """
         request_id = self._next_id
         self._next_id += 1
         self._calls[request_id] = call
         size = sum(array.nbytes for array in call.inputs)
         deadline = call.arrived_ns + call.timeout_ns
-        self._handle(RequestArrived(request_id, call.lane(), call.rows, size, deadline))
+        self._later(RequestArrived(request_id, call.lane(), call.rows, size, deadline))
         return lambda: self._cancel(request_id)
 
     def drain(self) -> None:
@@ -101,7 +106,7 @@ class InferenceService:
     def _cancel(self, request_id: int) -> None:
         if self._calls.pop(request_id, None) is not None:
             self._metrics.cancelled()
-            self._handle(RequestCancelled(request_id))
+            self._later(RequestCancelled(request_id))
 
     def _job_ran(self, job: Job) -> None:
         """Bring `job` from the engine's thread to the event loop."""
@@ -125,8 +130,14 @@ class InferenceService:
             del self._jobs[job.batch_id]
             job.release()
 
-    def _handle(self, event: Event) -> None:
-        for instruction in self._batcher.handle(event, time.monotonic_ns()):
+    def _later(self, event: Event) -> None:
+        if not self._events:
+            self._loop.call_soon(self._handle)
+        self._events.append(event)
+
+    def _handle(self, *latest: Event) -> None:
+        events, self._events = (*self._events, *latest), []
+        for instruction in self._batcher.handle(*events, now=time.monotonic_ns()):
             self._follow(instruction)
         self._metrics.load(self._batcher.queued_rows, len(self._calls))
 

@@ -1,4 +1,4 @@
-"""Dynamic batching as a pure decision: `handle(event, now)` answers with instructions.
+"""Dynamic batching as a pure decision: `handle(events, now)` answers with instructions.
 
 The rules, in the order in which they apply:
 
@@ -73,10 +73,15 @@ class Batcher:
         """Batches that were handed out and have not come back."""
         return len(self._batches)
 
-    def handle(self, event: Event, now: int) -> list[Instruction]:
-        """Take in one event at the time `now` and return what to do, in order."""
+    def handle(self, *events: Event, now: int) -> list[Instruction]:
+        """Take in events at the time `now` and return what to do, in order.
+
+        Events given together are decided on together: requests that arrived in one round of an event loop
+        share a batch although the first of them found the engine idle.
+        """
         instructions: list[Instruction] = []
-        self._handlers[type(event)](event, now, instructions)
+        for event in events:
+            self._handlers[type(event)](event, now, instructions)
         self._expire(now, instructions)
         self._hand_out(now, instructions)
         self._arm(instructions)

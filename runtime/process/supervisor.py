@@ -30,7 +30,7 @@ from mcp2026.runtime.process.control import (
     receive_from_worker,
     send,
 )
-from mcp2026.runtime.process.sockets import PortReservation
+from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
 from mcp2026.runtime.protocol.rest import Observability
@@ -90,7 +90,21 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signals.put_nowait, number)
         servers = await self._listen_for_metrics()
-        keepers = [asyncio.create_task(self._keep(slot)) for slot in self._slots]
+        # They listen before there is a worker: a client that comes early waits a moment and is not refused.
+        first_listeners = [self._reservation.listeners() for _ in self._slots]
+        for listener in (one for listeners in first_listeners for one in listeners):
+            listener.listen(BACKLOG)
+        log.info(
+            "loading %s in %d worker(s) with %d compute thread(s) each",
+            settings.serving.model,
+            settings.workers,
+            settings.threads,
+            extra={"listening": self._reservation.port},
+        )
+        keepers = [
+            asyncio.create_task(self._keep(slot, listeners))
+            for slot, listeners in zip(self._slots, first_listeners, strict=True)
+        ]
         try:
             return await self._serve(keepers)
         finally:
@@ -154,12 +168,12 @@ class Supervisor:
 
     # --- workers
 
-    async def _keep(self, slot: _Slot) -> None:
+    async def _keep(self, slot: _Slot, listeners: list[socket.socket]) -> None:
         """Run one worker after another in `slot`, until the server ends."""
         while self._health.phase in (Phase.LOADING, Phase.SERVING):
             started = time.monotonic()
             first = self._health.phase is Phase.LOADING
-            reason = await self._run_worker(slot)
+            reason = await self._run_worker(slot, listeners)
             self._metrics.reset_gauges(slot.index)
             if self._health.leaving:
                 return
@@ -173,11 +187,11 @@ class Supervisor:
             log.error("worker %d: %s; a new one starts in %.1f s", slot.index, reason, delay)
             self._metrics.worker_restarted()
             await asyncio.sleep(delay)
+            listeners = self._reservation.listeners()
 
-    async def _run_worker(self, slot: _Slot) -> str:
+    async def _run_worker(self, slot: _Slot, listeners: list[socket.socket]) -> str:
         """Start a worker, listen to it until it ends, and return why it ended."""
         ours, theirs = socket.socketpair()
-        listeners = self._reservation.listeners()
         inherited = [one.fileno() for one in (theirs, *listeners)]
         command = [sys.executable, "-P", "-m", "mcp2026.runtime.process.worker", str(theirs.fileno())]
         slot.process = process = await asyncio.create_subprocess_exec(
@@ -195,6 +209,8 @@ class Supervisor:
         ours.setblocking(False)
         reader, slot.writer = await asyncio.open_connection(sock=ours)
         send(slot.writer, start)
+        if self._health.phase is Phase.DRAINING:
+            send(slot.writer, Drain())  # the others were told while this one was being started
         reason = ""
         while (message := await receive_from_worker(reader)) is not None:
             match message:

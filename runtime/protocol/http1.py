@@ -81,6 +81,7 @@ class Http1Connection(asyncio.Protocol):
         self._body_bytes = 0
         self._head: RequestHead | None = None
         self._refusal: Response | None = None
+        self._offer = False  # the request offers another protocol
 
     # --- asyncio
 
@@ -101,11 +102,12 @@ class Http1Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # An offer to upgrade may be ignored: the request was complete, and what follows is HTTP/1.1.
-            self._parser = httptools.HttpRequestParser(self)
-            rest = data[upgrade.args[0] :]
-            if rest:
-                self.data_received(rest)
+            # The parser stops where the other protocol would begin. An offer may be ignored: the request
+            # is read once more, without its offer.
+            if not self._refusing:
+                again = self._without_offer() + data[upgrade.args[0] :]
+                self._parser = httptools.HttpRequestParser(self)
+                self.data_received(again)
             return
         except httptools.HttpParserError as error:
             if not self._refusing:
@@ -181,6 +183,11 @@ class Http1Connection(asyncio.Protocol):
         length = int(headers[b"content-length"]) if b"content-length" in headers else None
         self._head_bytes = 0
         path = _path(self._url)
+        if self._parser.should_upgrade():
+            if self._parser.get_method() == b"CONNECT":
+                self.refuse(400, "this is no proxy")
+            self._offer = True
+            return
         self._head = RequestHead(self._parser.get_method().decode("latin-1"), path, headers, length)
         if length is not None and length > limits.max_body_bytes:
             self.refuse(413, self._too_large())
@@ -209,7 +216,7 @@ class Http1Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Hand the whole request over."""
-        if self._refusing:
+        if self._refusing or self._offer:
             return
         self._in_request = self._head_done = False
         self._head_bytes = 0
@@ -229,6 +236,12 @@ class Http1Connection(asyncio.Protocol):
             exchange.respond(self._refusal)
             return
         exchange.cancel = self._application.begin(head, body, exchange.respond)
+
+    def _without_offer(self) -> bytes:
+        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._url)]
+        lines += [b"%b: %b" % header for header in self._headers.items() if header[0] != b"upgrade"]
+        self._in_request = self._head_done = False
+        return b"\r\n".join(lines) + b"\r\n\r\n"
 
     # --- answers
 

@@ -1,0 +1,160 @@
+"""Starting: what is wrong is said once, in words that help, and nothing is left half-started."""
+
+import hashlib
+import json
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.contract.runtime.server_process import Server, run_server
+
+
+def failure(*arguments: str) -> tuple[int, str]:
+    run = run_server(*arguments)
+    assert run.stdout == ""
+    lines = [line for line in run.stderr.splitlines() if " INFO " not in line]
+    assert len(lines) == 1, f"one error, said once: {run.stderr}"
+    return run.returncode, lines[0]
+
+
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing.onnx"
+    status, message = failure("--model-path", str(path), "--workers", "4")
+    assert status == 1
+    assert f"{path}: no such file" in message
+    assert "python -m tools.models" in message
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.9, 0.999])
+def test_a_truncated_model_is_named(model, tmp_path: Path, keep: float) -> None:
+    path = tmp_path / "cut.onnx"
+    whole = model("mlp").read_bytes()
+    path.write_bytes(whole[: int(len(whole) * keep)])
+    status, message = failure("--model-path", str(path), "--workers", "2")
+    assert status == 1
+    assert f"{path}: the file is truncated" in message
+    assert "again" in message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not a model at all\n",
+        b"\x89PNG\r\n\x1a\n" + bytes(500),
+        b"PK\x03\x04" + bytes(500),
+        b"{}",
+        bytes(100),
+    ],
+    ids=["empty", "text", "png", "zip", "json", "zeros"],
+)
+def test_what_is_no_onnx_file_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "thing.onnx"
+    path.write_bytes(content)
+    status, message = failure("--model-path", str(path))
+    assert status == 1
+    assert str(path) in message
+    assert "not an ONNX model" in message or "empty" in message
+
+
+def test_a_folder_is_no_model(tmp_path: Path) -> None:
+    status, message = failure("--model-path", str(tmp_path))
+    assert status == 1
+    assert "it is a folder" in message
+
+
+def test_a_model_that_onnx_runtime_refuses_is_named_once_by_four_workers(model, tmp_path: Path) -> None:
+    path = tmp_path / "odd.onnx"
+    path.write_bytes(model("add").read_bytes().replace(b"Add", b"Odd"))
+    status, message = failure("--model-path", str(path), "--workers", "4", "--port", "0")
+    assert status == 1
+    assert str(path) in message
+    assert "Odd" in message
+
+
+def test_another_digest_than_asked_for_is_refused(model, tmp_path: Path) -> None:
+    file = model("add")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    config = tmp_path / "serving.json"
+
+    def write(sha256: str) -> None:
+        version = {"versionId": "v1", "path": str(file), "sha256": sha256}
+        config.write_text(json.dumps({"model": "m", "versions": [version]}))
+
+    write("0" * 64)
+    status, message = failure("--serving-config", str(config), "--port", "0")
+    assert status == 1
+    assert digest in message
+    assert "sha256" in message
+    write(digest)
+    server = Server("--serving-config", str(config))
+    try:
+        assert server.infer(np.zeros((1, 16), np.float32)).status == 200
+    finally:
+        server.close()
+
+
+def test_a_port_in_use_is_named(model) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        status, message = failure(
+            "--model-path", str(model("add")), "--host", "127.0.0.1", "--port", port, "--workers", "2"
+        )
+    assert status == 1
+    assert f"port {port} is in use" in message
+
+
+def test_a_port_of_another_server_of_ours_is_in_use_too(model, shared) -> None:
+    port = str(shared("add").port)
+    status, message = failure("--model-path", str(model("add")), "--host", "127.0.0.1", "--port", port)
+    assert status == 1
+    assert f"port {port} is in use" in message
+
+
+def test_a_provider_that_is_not_there_is_refused_with_those_that_are(model) -> None:
+    status, message = failure("--model-path", str(model("add")), "--provider", "tensorrt", "--port", "0")
+    assert status == 1
+    assert "--provider" in message
+    assert "auto, cpu" in message
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("--workers", "0", "1 to 64"),
+        ("--workers", "65", "1 to 64"),
+        ("--max-batch-size", "3", "4 to 128"),
+        ("--max-batch-size", "129", "4 to 128"),
+        ("--prefetch-queue-depth", "1", "2 to 32"),
+        ("--prefetch-queue-depth", "33", "2 to 32"),
+        ("--port", "70000", "0 to 65535"),
+    ],
+)
+def test_a_flag_out_of_range_names_flag_and_range(model, flag: str, value: str, words: str) -> None:
+    status, message = failure("--model-path", str(model("add")), flag, value)
+    assert status == 2
+    assert message.startswith(f"mcp2026-server: {flag}: ")
+    assert words in message
+
+
+def test_every_worker_is_counted_in_one_scrape_on_either_port(model) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        metrics_port = free.getsockname()[1]
+    server = Server("--model-path", str(model("add")), "--workers", "2", "--metrics-port", str(metrics_port))
+    try:
+        x = np.zeros((1, 16), np.float32)
+        for _ in range(60):  # a connection each: the kernel spreads them over both workers
+            assert server.infer(x).status == 200
+        assert server.metric("mcp2026_requests_total", code="200") == 60
+        assert server.metric("mcp2026_workers_ready") == 2
+        server.port = metrics_port
+        assert server.metric("mcp2026_requests_total", code="200") == 60
+        assert server.request("GET", "/readyz").status == 200
+        assert server.request("POST", "/v1/infer", b"{}").status == 404
+    finally:
+        server.close()
