@@ -60,7 +60,12 @@ def _registry(controller: Controller, settings: OperatorSettings) -> kopf.Operat
 
 
 def _login(**told: Any) -> kopf.ConnectionInfo | None:
-    return kopf.login_with_service_account(**told) or kopf.login_with_kubeconfig(**told)
+    """Log in as the `kubernetes` client does.
+
+    kopf's own service account login finds the API server by its name in the cluster's DNS, and is lost where
+    that is down or missing; the client takes the address that the kubelet gives to every pod.
+    """
+    return kopf.login_via_client(**told)
 
 
 def _register(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) -> None:
