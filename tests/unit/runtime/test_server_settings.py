@@ -1,0 +1,73 @@
+"""Flags, environment and serving configuration become one checked object."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp2026.runtime.errors import SettingsError
+from mcp2026.runtime.settings import decode_settings, encode_settings, read_settings
+
+MODEL = ("--model-path", "m.onnx")
+
+
+def test_the_quick_start_needs_only_a_model() -> None:
+    settings = read_settings(["--model-path", "./models/resnet50.onnx", "--workers", "4"], {})
+    assert (settings.host, settings.port, settings.workers) == ("localhost", 8080, 4)
+    assert settings.serving.model == "resnet50"
+    batching = settings.serving.batching
+    assert (batching.max_batch_size, batching.prefetch_queue_depth, batching.tensor_cache) == (32, 8, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        pytest.param([], {}, "exactly one", id="nothing to serve"),
+        pytest.param([*MODEL, "--serving-config", "x"], {}, "exactly one", id="two things to serve"),
+        pytest.param([*MODEL, "--workers", "x"], {}, "--workers: 'x' is not a whole number", id="no number"),
+        pytest.param([*MODEL], {"MCP2026_WORKERS": "99"}, "MCP2026_WORKERS: 99", id="by the environment"),
+        pytest.param([*MODEL, "--max-batch-size", "256"], {}, "from 4 to 128", id="batch too large"),
+        pytest.param([*MODEL, "--max-delay-ms", "-1"], {}, "from 0 to 65535", id="negative delay"),
+        pytest.param(
+            [*MODEL, "--max-batch-size", "8", "--min-batch-size", "9"], {}, "1 to 8", id="min over max"
+        ),
+        pytest.param([*MODEL, "--queue-size", "31"], {}, "32 to", id="queue below one batch"),
+        pytest.param([*MODEL, "--request-timeout", "nan"], {}, "from 0 to 3600", id="not a number"),
+        pytest.param([*MODEL, "--request-timeout", "0"], {}, "more than 0", id="zero timeout"),
+        pytest.param([*MODEL, "--log-format", "xml"], {}, "text, json", id="unknown format"),
+        pytest.param([*MODEL, "--provider", "tpu"], {}, "auto, cpu, cuda, tensorrt", id="unknown provider"),
+        pytest.param([*MODEL, "--nothing"], {}, "--nothing", id="unknown flag"),
+        pytest.param(["--serving-config", "/nowhere"], {}, "No such file", id="no configuration"),
+    ],
+)
+def test_what_is_not_accepted_is_named(arguments: list[str], environment: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read_settings(arguments, environment)
+    assert words in str(error.value)
+
+
+def test_a_flag_wins_over_the_environment_over_the_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "serving.json"
+    batching = {"maxBatchSize": 16, "minBatchSize": 2, "maxDelayMs": 5, "tensorCache": False}
+    versions = [{"versionId": "v1", "path": "m.onnx"}]
+    config.write_text(json.dumps({"model": "m", "versions": versions, "batching": batching}))
+    settings = read_settings(
+        ["--serving-config", str(config), "--max-batch-size", "64"],
+        {"MCP2026_MAX_BATCH_SIZE": "8", "MCP2026_MAX_DELAY_MS": "7", "MCP2026_LOG_FORMAT": "json"},
+    )
+    result = settings.serving.batching
+    assert (result.max_batch_size, result.max_delay_ms, result.min_batch_size) == (64, 7, 2)
+    assert result.tensor_cache is False
+    assert settings.log_format == "json"
+
+
+def test_what_to_serve_can_come_from_the_environment_and_a_flag_overrides_it(tmp_path: Path) -> None:
+    assert read_settings([], {"MCP2026_MODEL_PATH": "a.onnx"}).serving.model == "a"
+    both = {"MCP2026_SERVING_CONFIG": str(tmp_path / "missing")}
+    assert read_settings(list(MODEL), both).serving.model == "m"
+
+
+def test_a_worker_gets_exactly_the_parents_settings() -> None:
+    settings = read_settings([*MODEL, "--no-tensor-cache", "--lame-duck-seconds", "2.5"], {})
+    assert decode_settings(encode_settings(settings)) == settings
+    assert settings.serving.batching.tensor_cache is False
