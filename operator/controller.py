@@ -12,6 +12,7 @@ from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, RequeueAfter
 from mcp2026.operator.adapters.api_server import KINDS, ApiServer
 from mcp2026.operator.errors import ApiRequestError, OperatorError
 from mcp2026.operator.manifests import Manifest
+from mcp2026.operator.observed import Observed
 from mcp2026.operator.progress import status_document, timestamp
 from mcp2026.operator.reconcile import reconcile
 from mcp2026.operator.settings import OperatorSettings
@@ -96,24 +97,27 @@ class Controller:
             self._queue.done(key)
 
     async def _reconcile(self, key: ModelKey) -> None:
-        await self._look_for_missing_children(key)
         observed = self._store.observed(key)
         if observed is None:
             return
+        observed = await self._with_unlabelled_children(key, observed)
         for action in reconcile(observed, datetime.now(UTC), self._settings.pods):
             await self._carry_out(key, observed.resource, action)
 
-    async def _look_for_missing_children(self, key: ModelKey) -> None:
-        """Ask the API server for children that the store lacks: somebody else's carry no label of ours."""
-        observed = self._store.observed(key)
-        if observed is None or "deletionTimestamp" in observed.resource["metadata"]:
-            return
+    async def _with_unlabelled_children(self, key: ModelKey, observed: Observed) -> Observed:
+        """Ask the API server for children that the store lacks: somebody else's carry no label of ours.
+
+        They stay out of the store, since neither events nor lists would ever tell that they are gone.
+        """
+        if "deletionTimestamp" in observed.resource["metadata"]:
+            return observed
         namespace, name = key
         for kind in CHILD_KINDS:
             if observed.child(kind) is None:
                 found = await asyncio.to_thread(self._api.get, kind, namespace, child_name(kind, name))
                 if found is not None:
-                    self._store.put(kind, found)
+                    observed = observed.with_child(kind, found)
+        return observed
 
     async def _carry_out(self, key: ModelKey, resource: Manifest, action: Action) -> None:
         match action:

@@ -1,13 +1,15 @@
 """What the cluster holds of one model: the input of `reconcile`, as plain data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp2026.api.conditions import ConditionType
 from mcp2026.api.lifecycle import Phase
 from mcp2026.api.names import MANAGED_BY, MANAGED_BY_LABEL, MANIFEST_DIGEST_ANNOTATION
 from mcp2026.operator.manifests import Manifest
+
+_CHILD_FIELDS = {"ConfigMap": "config_map", "Service": "service", "Deployment": "deployment"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,13 @@ class Observed:
 
     def child(self, kind: str) -> Manifest | None:
         """Return the child of `kind`."""
-        return {"ConfigMap": self.config_map, "Service": self.service, "Deployment": self.deployment}[kind]
+        found: Manifest | None = getattr(self, _CHILD_FIELDS[kind])
+        return found
+
+    def with_child(self, kind: str, child: Manifest) -> "Observed":
+        """Return the same with `child` as its child of `kind`."""
+        fields: dict[str, Any] = {_CHILD_FIELDS[kind]: child}
+        return replace(self, **fields)
 
 
 def at(value: Any, *path: str) -> Any:

@@ -118,7 +118,9 @@ def _next_status(
     status = msgspec.structs.replace(
         status,
         observed_generation=model.generation,
-        traffic=_traffic(model, observed, wanted_deployment, may_start=standing.started or not waiting_for),
+        traffic=_traffic(
+            model, observed, wanted_deployment, applied=not taken and (standing.started or not waiting_for)
+        ),
         replicas=standing.count("replicas"),
         ready_replicas=standing.count("readyReplicas"),
         selector=f"{MODEL_LABEL}={model.name}",
@@ -134,8 +136,8 @@ def _name_taken(taken: list[Manifest]) -> Blocked:
     )
 
 
-def _traffic(model: InferenceModel, observed: Observed, wanted: Manifest, *, may_start: bool) -> Traffic:
-    if not may_start:
+def _traffic(model: InferenceModel, observed: Observed, wanted: Manifest, *, applied: bool) -> Traffic:
+    if not applied:
         return msgspec.structs.replace(model.status.traffic, of=model.spec.replicas)
     serving = wanted["spec"]["template"]["metadata"]["annotations"][SERVING_REVISION_ANNOTATION]
     live = sum(

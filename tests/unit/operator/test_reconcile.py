@@ -338,6 +338,7 @@ def test_somebody_elses_object_of_the_same_name_is_not_touched() -> None:
     blocked = cluster.condition("RolloutBlocked")
     assert blocked["reason"] == "NameTaken"
     assert blocked["message"].startswith("Deployment resnet50 exists and is not this model's")
+    assert cluster.reconcile() == [RequeueAfter(30.0)]
     del cluster.children["Deployment"]
     assert applied(cluster.reconcile()) == ["ConfigMap", "Service", "Deployment"]
 
