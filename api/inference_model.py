@@ -37,7 +37,8 @@ ModelUri = Annotated[
     msgspec.Meta(
         pattern=URI_PATTERN,
         max_length=1024,
-        description="pvc://<claim>/<path>, the path of letters, digits and . _ @ + = - without . or .. as a segment",
+        description="pvc://<claim>/<path>, the path of letters, digits and . _ @ + = - "
+        "without . or .. as a segment",
     ),
 ]
 Sha256 = Annotated[
