@@ -1,4 +1,4 @@
-# The names here are the same in the README, in CI and in habit: setup models demo cluster-demo test fmt lint type bench docs.
+# The names here are the same in the README, in CI and in habit: setup models demo cluster-demo test check fmt lint type.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 LINKED := api topology runtime device_plugin scheduler_extender operator cli crds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models demo cluster-demo test check fmt lint type links generate lock wheels image clean
+.PHONY: help setup models demo cluster-demo test check fmt lint type links generate lock wheels clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,7 @@ cluster-demo: setup ## The same on a real Kubernetes on this machine (root)
 
 test: setup ## Run all tests; says which levels it leaves out, and how to get them
 	@$(BIN)/python -m tools.cluster prepare --level node $(if $(CI),--strict)
+	@$(BIN)/python -m tools.cluster prepare --level kwok $(if $(CI),--strict)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: lint type test ## All that CI runs
@@ -48,16 +49,25 @@ lint: setup links ## Style, import layers, formatting
 
 type: setup links ## mypy, strict
 	@$(BIN)/mypy
+	@MYPYPATH=.:build/links $(BIN)/mypy -p tools
 
 # mypy and the import linter do not follow an editable install that maps folders to package names.
 links:
 	@mkdir -p build/links/mcp2026
 	@for package in $(LINKED); do ln -sfn ../../../$$package build/links/mcp2026/$$package; done
 
+generate: setup links ## Write what is generated: the kubelet's contracts, the chart's copies of the CRDs
+	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.device_plugin.kubelet.generate
+	@cp crds/*.yaml deploy/helm/mcp2026/crds/
+
+wheels: setup ## Collect the wheels of the container image into build/wheels
+	@$(BIN)/python deploy/images/build_wheels.py
+
 lock: setup ## Resolve the dependencies anew
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra cpu -c requirements.lock pyproject.toml -o requirements-runtime.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra gpu -c requirements.lock pyproject.toml deploy/images/gpu.in -o deploy/images/requirements-runtime-gpu.lock
 
 clean: ## Remove what was built in this folder; caches outside it stay
 	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -7,19 +7,15 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from mcp2026.scheduler_extender.snapshot import NodeGpus
-from mcp2026.topology.affinity import AffinityGraph
-from mcp2026.topology.score import Choice, best_gpu_set, score_gpu_set
+from mcp2026.topology.score import best_gpu_set
 
 DEFAULT_LIMIT = 65_536
 """Classes kept. One takes about 1 KiB."""
 
-LEFT_BEHIND = "intact-nvlink"
-"""The scorer's term that tells what stays for others."""
-
 
 @dataclass(frozen=True, slots=True)
 class BestSet:
-    """The best set of one class, as positions, and its score's key, comparable between nodes."""
+    """The best set of one class, as positions, and its score's key."""
 
     gpus: tuple[int, ...]
     key: tuple[int, ...]
@@ -47,21 +43,8 @@ class ScoreMemo:
             return known
         self.misses += 1
         choice = best_gpu_set(gpus.graph, free, size)
-        found = BestSet(choice.gpus, comparable_key(gpus.graph, choice, free))
+        found = BestSet(choice.gpus, choice.score.key)
         self._best[asked] = found
         if len(self._best) > self._limit:
             self._best.popitem(last=False)
         return found
-
-
-def comparable_key(graph: AffinityGraph, choice: Choice, free: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the score's key with what stays for others put as a loss.
-
-    Within one node the two order sets alike. Between nodes only the loss is fair: an idle node has more left
-    whatever is taken from it, and would be broken up for a single GPU while a lone one lies free elsewhere.
-    """
-    before = {term.name: term.value for term in score_gpu_set(graph, (), free).terms}
-    return tuple(
-        term.value - before[LEFT_BEHIND] if term.name == LEFT_BEHIND else term.value
-        for term in choice.score.terms
-    )

@@ -48,8 +48,9 @@ def score_gpu_set(graph: AffinityGraph, chosen: Iterable[int], free: Iterable[in
     """Score taking `chosen` out of `free` (positions in the graph; `free` includes `chosen`).
 
     Bands, from the highest: the set's weakest link and the sum of its links (GB/s; 0 for a single GPU, which
-    has none), how few NUMA nodes it spans (negative), and the NVLink bandwidth that stays whole among the
-    GPUs left free, so that a single request does not split a bridged pair.
+    has none), how few NUMA nodes it spans (negative), and the NVLink bandwidth between the set and the GPUs
+    left free, which later requests lose (negative): a single request does not split a bridged pair. It is
+    a loss and not a remainder so that the sets of different machines compare too.
     """
     members = sorted(chosen)
     left = sorted(set(free).difference(members))
@@ -59,7 +60,7 @@ def score_gpu_set(graph: AffinityGraph, chosen: Iterable[int], free: Iterable[in
             Term("weakest-link", min(links, default=0), "GB/s"),
             Term("total-links", sum(links), "GB/s"),
             Term("numa-nodes", -len({graph.numa[gpu] for gpu in members}), ""),
-            Term("intact-nvlink", sum(graph.nvlink[a][b] for a, b in combinations(left, 2)), "GB/s"),
+            Term("split-nvlink", -sum(graph.nvlink[a][b] for a in members for b in left), "GB/s"),
         )
     )
 

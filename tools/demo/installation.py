@@ -126,6 +126,7 @@ def provide_models(cluster: Cluster, folder: Path, namespace: str = "default") -
         },
     }
     cluster.apply(volume, claim)
+    cluster.wait("pvc/models", "jsonpath={.status.phase}=Bound", namespace=namespace)
 
 
 def _allocatable_gpus(cluster: Cluster) -> int:

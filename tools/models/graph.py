@@ -1,5 +1,7 @@
 """A small builder over `onnx.helper`: seeded weights, numbered nodes, checked result."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -40,7 +42,7 @@ class Graph:
         """Add an initializer of seeded normal values with mean 0."""
         return self.constant(name, self._random.normal(0.0, deviation, shape))
 
-    def node(self, operator: str, inputs: list[str], output: str | None = None, **attributes: object) -> str:
+    def node(self, operator: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
         """Add a node with one output and return the output's name."""
         name = f"{operator}_{len(self._nodes)}"
         result = output or f"{name}_out"

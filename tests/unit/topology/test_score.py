@@ -161,8 +161,7 @@ def test_a_lower_band_never_flips_a_higher_one() -> None:
 def test_the_explanation_names_all_terms_with_units() -> None:
     choice = best_gpu_set(graph("4xa100-pcie-nvlink-pairs"), range(4), 2)
     assert (
-        str(choice.score)
-        == "weakest-link 300 GB/s, total-links 300 GB/s, numa-nodes -1, intact-nvlink 300 GB/s"
+        str(choice.score) == "weakest-link 300 GB/s, total-links 300 GB/s, numa-nodes -1, split-nvlink 0 GB/s"
     )
     assert choice.score.key == (300, 300, -1, 300)
 
