@@ -108,13 +108,13 @@ def encode_infer(model: str, request: InferRequest, outputs: list[Array]) -> byt
         array = outputs[request.outputs[0]]
         answer["output"] = _values(array)
         answer["shape"] = array.shape
-        answer["dtype"] = array.dtype.name
+        answer["dtype"] = specs[request.outputs[0]].dtype_name
     else:
         answer["outputs"] = {
             specs[index].name: {
                 "data": _values(outputs[index]),
                 "shape": outputs[index].shape,
-                "dtype": outputs[index].dtype.name,
+                "dtype": specs[index].dtype_name,
             }
             for index in request.outputs
         }

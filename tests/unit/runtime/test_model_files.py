@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -89,10 +90,8 @@ def _memory(content: bytes) -> int:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_whatever_make_the_check_crash(content: bytes) -> None:
-    try:
+    with suppress(ModelLoadError):  # any other exception fails the test
         check_onnx_file(f"/proc/self/fd/{_memory(content)}")
-    except ModelLoadError:
-        pass  # any other exception fails the test
 
 
 def test_the_digest_of_another_file_is_refused(tmp_path: Path) -> None:
