@@ -56,9 +56,10 @@ links:
 	@mkdir -p build/links/mcp2026
 	@for package in $(LINKED); do ln -sfn ../../../$$package build/links/mcp2026/$$package; done
 
-generate: setup links ## Write what is generated: the kubelet's contracts, the chart's copies of the CRDs
+generate: setup links ## Write what is generated: contracts, the chart's CRDs, reference pages
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.device_plugin.kubelet.generate
 	@cp crds/*.yaml deploy/helm/mcp2026/crds/
+	@$(BIN)/python -m tools.reference
 
 wheels: setup ## Collect the wheels of the container image into build/wheels
 	@$(BIN)/python deploy/images/build_wheels.py

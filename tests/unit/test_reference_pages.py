@@ -1,0 +1,18 @@
+"""The reference pages say what the schemas say."""
+
+import pytest
+
+from tools.reference import PAGES, page
+from tools.reference.resource import DOCS
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_reference_page_is_what_its_schema_gives(name: str) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == page(name), "run `make generate`"
+
+
+def test_the_page_of_inferencemodel_names_ranges_defaults_and_rules() -> None:
+    text = page("inferencemodel.md")
+    assert "| `batching.maxBatchSize` | integer, 4 to 128 | `32` |" in text
+    assert "| `versions[].uri` |" in text
+    assert "weights that sum to 100" in text
