@@ -3,7 +3,7 @@
 import pytest
 
 from tools.reference import PAGES, page
-from tools.reference.resource import DOCS
+from tools.reference.resource_page import DOCS
 
 
 @pytest.mark.parametrize("name", PAGES)

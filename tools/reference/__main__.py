@@ -1,6 +1,6 @@
 """`python -m tools.reference`: write the generated pages of `docs/`."""
 
-from tools.reference.resource import DOCS, PAGES, page
+from tools.reference.resource_page import DOCS, PAGES, page
 
 for name in PAGES:
     path = DOCS / name

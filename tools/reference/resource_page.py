@@ -29,8 +29,8 @@ PAGES = {
     ),
     "gputopology.md": Page(
         "gputopologies.yaml",
-        "Made from `crds/gputopologies.yaml` by `make generate`. One for each node, named after it, written by"
-        " the device plugin and read by the scheduler extender. Users read it; nobody else writes it.",
+        "Made from `crds/gputopologies.yaml` by `make generate`. One for each node, named after it,"
+        " written by the device plugin and read by the scheduler extender; users only read it.",
     ),
 }
 
@@ -42,12 +42,10 @@ def page(name: str) -> str:
     (version,) = crd["spec"]["versions"]
     names = crd["spec"]["names"]
     schema = version["schema"]["openAPIV3Schema"]
+    api_version = f"{crd['spec']['group']}/{version['name']}"
+    scope = crd["spec"]["scope"].lower()
     lines = [f"# {names['kind']}", "", chosen.introduction, ""]
-    lines += [
-        f"`{crd['spec']['group']}/{version['name']}`, {crd['spec']['scope'].lower()},"
-        f" short name `{names['shortNames'][0]}`.",
-        "",
-    ]
+    lines += [f"`{api_version}`, {scope}, short name `{names['shortNames'][0]}`.", ""]
     for part in ("spec", "status"):
         if fields := list(_fields(schema["properties"].get(part, {}), part)):
             lines += [f"## {part}", "", "| field | type and range | default | is |", "|---|---|---|---|"]
