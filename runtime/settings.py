@@ -190,9 +190,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
             values[option.name] = given
         elif given is not None:
             values[option.name] = option.read(given, option.flag)
-        elif option.name not in ("model_path", "serving_config") and (
-            text := environment.get(option.variable)
-        ):
+        elif option not in _SOURCE_OPTIONS and (text := _from_environment(option, environment)):
             values[option.name] = option.read(text, option.variable)
             sources[option.name] = option.variable
     _take_source_from_environment(values, sources, environment)
@@ -201,6 +199,15 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     settings = Settings(serving=serving, **values)
     _check_together(settings, sources)
     return settings
+
+
+def _from_environment(option: _Option, environment: Mapping[str, str]) -> str | None:
+    """Return the variable's text. What Kubernetes puts there for a Service of a like name is not ours.
+
+    A Service `mcp2026-metrics` in the namespace gives every pod MCP2026_METRICS_PORT=tcp://10.0.0.1:80.
+    """
+    text = environment.get(option.variable)
+    return None if text and text.startswith(("tcp://", "udp://", "sctp://")) else text
 
 
 def _take_source_from_environment(

@@ -15,6 +15,8 @@ import pytest
 from tests.contract.runtime.server_process import PATIENCE, post, read_all
 
 X = np.zeros((1, 16), np.float32)
+LONG = np.zeros((32, 16), np.float32)
+"""For the slow model: a quarter of a second of one idle core."""
 BODY = json.dumps({"input": [0.5] * 16, "shape": [1, 16]}).encode()
 
 
@@ -22,14 +24,14 @@ BODY = json.dumps({"input": [0.5] * 16, "shape": [1, 16]}).encode()
 def test_a_request_that_runs_when_the_signal_comes_is_answered(start, direct, number) -> None:
     server = start("slow", "--workers", "2")
     with ThreadPoolExecutor(6) as pool:
-        running = [pool.submit(server.infer, X) for _ in range(6)]
+        running = [pool.submit(server.infer, LONG) for _ in range(6)]
         server.wait_until(lambda: server.metric("mcp2026_pending_requests") >= 1, "a request runs")
         server.wait_until(lambda: server.metric("mcp2026_open_connections") >= 2, "connections are open")
         server.process.send_signal(number)
         replies = [one.result(PATIENCE) for one in running if not _refused(one)]
     assert replies
     for reply in replies:
-        np.testing.assert_allclose(reply.array(), direct("slow", input=X)[0], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(reply.array(), direct("slow", input=LONG)[0], rtol=1e-3, atol=1e-4)
     assert server.wait() == 0
 
 
@@ -156,7 +158,7 @@ def test_callers_that_leave_while_their_batch_runs_hurt_nobody(start, direct) ->
     with ThreadPoolExecutor(6) as pool:
         leavers = [server.connect() for _ in range(6)]
         for client in leavers:
-            client.sendall(post(BODY))
+            client.sendall(post(json.dumps({"input": [0.5] * 512, "shape": [32, 16]}).encode()))
         server.wait_until(lambda: server.metric("mcp2026_pending_requests") >= 1, "they run")
         running = [pool.submit(server.infer, x) for x in inputs]
         for client in leavers:

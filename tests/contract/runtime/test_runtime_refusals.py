@@ -223,7 +223,7 @@ def test_a_deadline_is_answered_in_time_while_the_engine_is_busy(start) -> None:
     x = {"input": values(16), "shape": [1, 16]}
     with server.connect() as busy:
         for _ in range(3):
-            busy.sendall(post(json.dumps({"input": values(128), "shape": [8, 16]}).encode()))
+            busy.sendall(post(json.dumps({"input": values(512), "shape": [32, 16]}).encode()))
         server.wait_until(lambda: server.metric("mcp2026_pending_requests") >= 1, "the engine works")
         reply = server.request("POST", "/v1/infer", {**x, "timeout_ms": 1})
     assert (reply.status, reply.error["code"]) == (504, "deadline_exceeded")

@@ -71,3 +71,9 @@ def test_a_worker_gets_exactly_the_parents_settings() -> None:
     settings = read_settings([*MODEL, "--no-tensor-cache", "--lame-duck-seconds", "2.5"], {})
     assert decode_settings(encode_settings(settings)) == settings
     assert settings.serving.batching.tensor_cache is False
+
+
+def test_the_variables_of_a_kubernetes_service_are_not_taken_for_ours() -> None:
+    links = {"MCP2026_PORT": "tcp://10.0.0.1:80", "MCP2026_METRICS_PORT": "tcp://10.0.0.2:8082"}
+    settings = read_settings(list(MODEL), links)
+    assert (settings.port, settings.metrics_port) == (8080, None)
