@@ -47,8 +47,8 @@ class Call:
     rows: int
     arrived_ns: int
     timeout_ns: int
-    succeed: Callable[[list[Array]], None]
-    """Takes the outputs, which are valid only during the call."""
+    encode: Callable[[list[Array]], Callable[[], None]]
+    """Makes the answer of the outputs, which are valid only during the call, and returns what sends it."""
     fail: Callable[[RequestError], None]
 
     def lane(self) -> Lane:
@@ -182,13 +182,15 @@ class InferenceService:
             outputs = [array[member.first_row : end] for array in job.outputs] if shared else job.outputs
             self._metrics.queued(call.version.version_id, job.started_ns - call.arrived_ns)
             try:
-                call.succeed(outputs)
+                send = call.encode(outputs)
             except Exception:  # one answer that cannot be written must not cost the others theirs
                 log.exception("an answer could not be encoded")
                 self._metrics.failed(call.version.version_id, ErrorCode.INTERNAL)
                 call.fail(RequestError(ErrorCode.INTERNAL, "the answer could not be encoded"))
             else:
+                # Counted first: a caller who has its answer finds it in the metrics.
                 self._metrics.answered(call.version.version_id, call.arrived_ns, time.monotonic_ns())
+                send()
 
     def _fail(self, request_id: int, code: ErrorCode, message: str) -> None:
         call = self._calls.pop(request_id)

@@ -41,7 +41,7 @@ class Families:
         )
         self.request_seconds = Family(
             "mcp2026_request_duration_seconds",
-            "From the whole request read to its answer written, of successful requests.",
+            "From the whole request read to its answer encoded, of successful requests.",
             "histogram",
             labels,
             _SECONDS,

@@ -115,8 +115,9 @@ class RestApi(Observability):
             self._fail(error, respond)
             return None
 
-        def succeed(outputs: list[Array]) -> None:
-            respond(Response(200, encode_infer(model.name, request, outputs)))
+        def encode(outputs: list[Array]) -> Callable[[], None]:
+            response = Response(200, encode_infer(model.name, request, outputs))
+            return lambda: respond(response)
 
         return self._service.submit(
             Call(
@@ -125,7 +126,7 @@ class RestApi(Observability):
                 request.rows,
                 arrived_ns,
                 request.timeout_ns,
-                succeed,
+                encode,
                 lambda error: respond(error_response(error)),
             )
         )

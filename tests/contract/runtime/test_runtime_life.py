@@ -46,12 +46,20 @@ def test_a_request_that_is_half_sent_when_the_signal_comes_is_answered(start) ->
         client.sendall(request[:-20])
         server.wait_until(lambda: server.metric("mcp2026_open_connections") >= 2, "the connection is open")
         server.process.send_signal(signal.SIGTERM)
-        server.wait_for_log(lambda line: "exit begins" in line["message"])
+        server.wait_until(lambda: _refuses_connections(server), "the worker drains")
         client.sendall(request[-20:])
         answer = read_all(client)
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert b"connection: close\r\n" in answer
     assert server.wait() == 0
+
+
+def _refuses_connections(server) -> bool:
+    try:
+        server.connect().close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def test_the_lame_duck_is_unready_and_serves(start) -> None:
