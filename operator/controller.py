@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -34,7 +35,7 @@ class Controller:
         self._settings = settings
         self._store = Store()
         self._queue: WorkQueue[ModelKey] = WorkQueue()
-        self._listed_at: float | None = None
+        self._listed_at = time.monotonic()
 
     def heard(self, kind: str, event_type: str | None, seen: Manifest) -> None:
         """Take in one watch event, and queue the models that it concerns."""
@@ -43,10 +44,11 @@ class Controller:
             self._queue.add(key)
 
     def seconds_since_list(self) -> float:
-        """Return the age of the newest full list: it grows without bound if the API server is lost."""
-        if self._listed_at is None:
-            return float("inf")
-        return asyncio.get_running_loop().time() - self._listed_at
+        """Return the age of the newest full list, before the first the time since the start, in s.
+
+        It grows without bound if the API server is lost.
+        """
+        return time.monotonic() - self._listed_at
 
     async def run(self) -> None:
         """List everything, then work until cancelled."""
@@ -69,7 +71,7 @@ class Controller:
             for namespace in self._settings.namespaces or (None,):
                 listed, version = await asyncio.to_thread(self._api.list, kind, namespace)
                 self._store.replace(kind, listed, version, namespace)
-        self._listed_at = asyncio.get_running_loop().time()
+        self._listed_at = time.monotonic()
         for key in self._store.models():
             self._queue.add(key)
 
