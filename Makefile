@@ -26,7 +26,7 @@ models: setup ## Generate the sample models into ./models
 	@$(BIN)/python -m tools.models resnet50 mlp --output models
 
 demo: models ## Serve examples/resnet50.yaml and a trained model on this machine, and check their answers
-	@$(BIN)/mcp2026 local -f examples/resnet50.yaml --check
+	@$(BIN)/mcp2026 local -f examples/resnet50.yaml --port 0 --check
 	@$(BIN)/python examples/magika_client.py --serve
 
 cluster-demo: setup ## The same on a real Kubernetes on this machine (root)
