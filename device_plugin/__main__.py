@@ -19,7 +19,7 @@ from mcp2026.device_plugin.errors import DevicePluginError, InvalidSettingError,
 from mcp2026.device_plugin.health import HealthProbe, read_snapshot
 from mcp2026.device_plugin.metrics import Metrics
 from mcp2026.device_plugin.plugin import Plugin
-from mcp2026.device_plugin.settings import Settings, parse_settings
+from mcp2026.device_plugin.settings import Settings, read_settings
 
 log = logging.getLogger("mcp2026.device_plugin")
 
@@ -30,7 +30,7 @@ CLOSING_S = 2.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the plugin; return the exit status: 0 after a signal, 1 after an error, 2 for a bad setting."""
     try:
-        settings = parse_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
+        settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
     except InvalidSettingError as error:
         print(f"mcp2026-device-plugin: {error}", file=sys.stderr)
         return EXIT_USAGE

@@ -92,7 +92,7 @@ class Settings:
         return self.kubelet_directory / "pod-resources" / "kubelet.sock"
 
 
-def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     """Return the settings of a command line.
 
     Raises:

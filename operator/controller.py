@@ -16,7 +16,7 @@ from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import Observed
 from mcp2026.operator.progress import status_document, timestamp
 from mcp2026.operator.reconcile import reconcile
-from mcp2026.operator.settings import OperatorSettings
+from mcp2026.operator.settings import Settings
 from mcp2026.operator.store import CHILD_KINDS, ModelKey, Store, child_name
 from mcp2026.operator.work_queue import WorkQueue
 
@@ -30,7 +30,7 @@ _EVENT_MESSAGE_LIMIT = 1024
 class Controller:
     """Keeps every InferenceModel of the watched namespaces as its user asked."""
 
-    def __init__(self, api: ApiServer, settings: OperatorSettings) -> None:
+    def __init__(self, api: ApiServer, settings: Settings) -> None:
         self._api = api
         self._settings = settings
         self._store = Store()

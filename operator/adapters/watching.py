@@ -14,7 +14,7 @@ import kopf
 from mcp2026.api.names import GROUP, MANAGED_BY
 from mcp2026.operator.adapters.api_server import KINDS, Kind
 from mcp2026.operator.controller import Controller
-from mcp2026.operator.settings import OperatorSettings
+from mcp2026.operator.settings import Settings
 
 LIVENESS_PATH = "/healthz"
 _LISTS_MISSED_UNTIL_DEAD = 3
@@ -22,7 +22,7 @@ _CHATTY_LOGGERS = ("kopf.objects", "kopf.activities.probe", "aiohttp.access")
 """They log one line for each event and each probe."""
 
 
-async def watch(controller: Controller, settings: OperatorSettings) -> None:
+async def watch(controller: Controller, settings: Settings) -> None:
     """Feed `controller` with events until the process is told to end (SIGTERM, SIGINT)."""
     for chatty in _CHATTY_LOGGERS:
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -43,7 +43,7 @@ def _identity() -> Any:
     return f"{MANAGED_BY}/{socket.gethostname()}/{os.getpid()}"
 
 
-def _registry(controller: Controller, settings: OperatorSettings) -> kopf.OperatorRegistry:
+def _registry(controller: Controller, settings: Settings) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(_login)
     for kind in KINDS.values():

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from mcp2026.api import names
-from mcp2026.device_plugin.settings import parse_settings
-from mcp2026.operator.__main__ import parse_settings as parse_operator_settings
-from mcp2026.scheduler_extender.settings import read_settings
+from mcp2026.device_plugin.settings import read_settings as read_plugin_settings
+from mcp2026.operator.settings import read_settings as read_operator_settings
+from mcp2026.scheduler_extender.settings import read_settings as read_extender_settings
 from tests.cluster.chart.rendering import CHART, EVERYTHING_SET, VALUES, VARIANTS, by_kind, containers
 from tools.cluster.cluster import Cluster
 
@@ -124,13 +124,13 @@ def test_the_programs_understand_their_command_lines(render: Callable[..., list[
     for values in ({}, EVERYTHING_SET):
         objects = render(values)
         extender = containers(by_kind(objects, "Deployment", "scheduler"))["extender"]
-        settings = read_settings(extender["command"][1:], {})
+        settings = read_extender_settings(extender["command"][1:], {})
         assert extender["command"][0] == "mcp2026-scheduler-extender"
         assert settings.metrics_port == extender["ports"][0]["containerPort"]
 
         plugin = containers(by_kind(objects, "DaemonSet"))["device-plugin"]
         assert plugin["command"][0] == "mcp2026-device-plugin"
-        found = parse_settings(plugin["command"][1:], {"NODE_NAME": "n"})
+        found = read_plugin_settings(plugin["command"][1:], {"NODE_NAME": "n"})
         assert found.health_port == plugin["ports"][0]["containerPort"]
         mounts = {mount["mountPath"] for mount in plugin["volumeMounts"]}
         assert {str(found.plugin_directory), str(found.pod_resources_socket.parent)} <= mounts
@@ -141,13 +141,13 @@ def test_the_programs_understand_their_command_lines(render: Callable[..., list[
 
         operator = containers(by_kind(objects, "Deployment", "operator"))["operator"]
         assert operator["command"][0] == "mcp2026-operator"
-        told = parse_operator_settings(operator["command"][1:], {})
+        told = read_operator_settings(operator["command"][1:], {})
         assert told.liveness_port == operator["ports"][0]["containerPort"]
         assert list(told.namespaces) == values.get("operator", {}).get("watchNamespaces", [])
         assert told.pods.image_pull_policy == operator["imagePullPolicy"]
         assert told.pods.scheduler_name == names.SCHEDULER_NAME
     assert containers(by_kind(render(), "Deployment", "operator"))["operator"]["image"] == (
-        parse_operator_settings(
+        read_operator_settings(
             containers(by_kind(render(), "Deployment", "operator"))["operator"]["command"][1:], {}
         ).pods.runtime_image
     )

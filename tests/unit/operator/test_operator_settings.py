@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from mcp2026.operator.__main__ import parse_settings
 from mcp2026.operator.errors import SettingsError
-from mcp2026.operator.settings import OperatorSettings, PodSettings
+from mcp2026.operator.settings import PodSettings, Settings, read_settings
 
 
 def test_the_image_alone_is_enough() -> None:
-    assert parse_settings(["--runtime-image", "r/x:1"], {}) == OperatorSettings(PodSettings("r/x:1"))
+    assert read_settings(["--runtime-image", "r/x:1"], {}) == Settings(PodSettings("r/x:1"))
 
 
 def test_the_environment_stands_in_for_the_flag_and_the_flag_wins() -> None:
     environment = {"MCP2026_RUNTIME_IMAGE": "from-environment"}
-    assert parse_settings([], environment).pods.runtime_image == "from-environment"
-    assert parse_settings(["--runtime-image", "flag"], environment).pods.runtime_image == "flag"
+    assert read_settings([], environment).pods.runtime_image == "from-environment"
+    assert read_settings(["--runtime-image", "flag"], environment).pods.runtime_image == "flag"
 
 
 def test_every_flag_arrives() -> None:
@@ -28,7 +27,7 @@ def test_every_flag_arrives() -> None:
         *("--runtime-image-pull-policy", "Never", "--scheduler-name", "mine", "--liveness-port", "0"),
         *("--resync-seconds", "2", "--workers", "8", "--log-format", "text"),
     ]
-    assert parse_settings(arguments, {}) == OperatorSettings(
+    assert read_settings(arguments, {}) == Settings(
         PodSettings("r/x:1", "Never", "mine"),
         namespaces=("a", "b"),
         liveness_port=0,
@@ -48,7 +47,7 @@ def test_every_flag_arrives() -> None:
 )
 def test_what_is_not_allowed_is_refused_with_what_is(arguments: list[str], said: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        parse_settings(arguments, {})
+        read_settings(arguments, {})
     assert said in str(refused.value)
 
 
