@@ -5,6 +5,17 @@ class ApiError(Exception):
     """Base of all errors raised in `mcp2026.api`."""
 
 
+class SettingsError(ApiError):
+    """A flag, an environment variable or a field of a settings file has a value that is not allowed.
+
+    `setting` names it as the user wrote it, `allowed` says what would have been accepted.
+    """
+
+    def __init__(self, setting: str, problem: str, allowed: str) -> None:
+        super().__init__(f"{setting}: {problem}; allowed: {allowed}")
+        self.setting = setting
+
+
 class InvalidResourceError(ApiError):
     """A resource does not have the shape that its schema asks for.
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 LogFormat = Literal["text", "json"]
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -28,7 +29,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def configure_logging(log_format: LogFormat, level: str = "INFO") -> None:
+def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
     """Send all logs of this process to standard error in `log_format`, from `level` on."""
     handler = logging.StreamHandler(sys.stderr)
     if log_format == "json":

@@ -1,21 +1,25 @@
-"""Start-up: settings → driver → plugin. The only place that wires things together."""
+"""Start-up: settings → driver → plugin; the only place that wires things together.
+
+Ends with 0 on SIGTERM and SIGINT, with 2 on a wrong setting, with 1 when it cannot start or go on.
+"""
 
 import asyncio
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.gpu_topology import GPUTopologyStatus
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.device_plugin.adapters.nvml import NvmlDriver
 from mcp2026.device_plugin.adapters.probe_endpoint import ProbeEndpoint
 from mcp2026.device_plugin.background import blocking_call
 from mcp2026.device_plugin.devices import Snapshot
-from mcp2026.device_plugin.errors import DevicePluginError, InvalidSettingError, NoGpusError, NvmlError
+from mcp2026.device_plugin.errors import DevicePluginError, NoGpusError, NvmlError
 from mcp2026.device_plugin.health import HealthProbe, read_snapshot
 from mcp2026.device_plugin.metrics import Metrics
 from mcp2026.device_plugin.plugin import Plugin
@@ -23,24 +27,23 @@ from mcp2026.device_plugin.settings import Settings, read_settings
 
 log = logging.getLogger("mcp2026.device_plugin")
 
-EXIT_FAILED, EXIT_USAGE = 1, 2
 CLOSING_S = 2.0
+"""Longest wait for a driver to close."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the plugin; return the exit status: 0 after a signal, 1 after an error, 2 for a bad setting."""
+def main() -> None:
+    """Run `mcp2026-device-plugin`."""
     try:
-        settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
-    except InvalidSettingError as error:
+        settings = read_settings(sys.argv[1:], os.environ)
+    except SettingsError as error:
         print(f"mcp2026-device-plugin: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        sys.exit(2)
     configure_logging(settings.log_format, settings.log_level)
     try:
         asyncio.run(_run_until_signal(settings))
     except DevicePluginError as error:
-        log.error("%s", error, extra={"error": type(error).__name__})  # noqa: TRY400  (no use for a traceback)
-        return EXIT_FAILED
-    return 0
+        print(f"mcp2026-device-plugin: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 async def _run_until_signal(settings: Settings) -> None:
@@ -117,4 +120,4 @@ def _topology_writer(settings: Settings) -> Callable[[GPUTopologyStatus], None] 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,14 +7,6 @@ class DevicePluginError(Exception):
     """Base of all errors raised in `mcp2026.device_plugin`."""
 
 
-class InvalidSettingError(DevicePluginError):
-    """A flag or an environment variable has no usable value."""
-
-    def __init__(self, setting: str, problem: str, allowed: str) -> None:
-        super().__init__(f"{setting}: {problem}; allowed: {allowed}")
-        self.setting = setting
-
-
 class ProbePortError(DevicePluginError):
     """The port for probes and metrics cannot be had."""
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.names import GPU_RESOURCE
-from mcp2026.api.structured_log import LogFormat
-from mcp2026.device_plugin.errors import InvalidSettingError
+from mcp2026.api.settings import SettingsParser, add_log_flags
+from mcp2026.api.structured_log import LogFormat, LogLevel
 
 DEFAULT_PREFIX, _, RESOURCE_BASE_NAME = GPU_RESOURCE.partition("/")
 LONGEST_SOCKET_PATH = 107
@@ -34,24 +34,24 @@ class Settings:
     publish_topology: bool = True
     fail_on_no_gpus: bool = True
     health_port: int | None = None
-    log_format: LogFormat = "json"
-    log_level: str = "INFO"
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "INFO"
 
     def __post_init__(self) -> None:
         if not self.node_name:
-            raise InvalidSettingError("--node-name", "not given", "the node's name, here or in NODE_NAME")
+            raise SettingsError("--node-name", "not given", "the node's name, here or in NODE_NAME")
         if not _SUBDOMAIN.fullmatch(self.resource_prefix) or "kubernetes.io" in self.resource_prefix:
-            raise InvalidSettingError(
+            raise SettingsError(
                 "--resource-prefix",
                 f"{self.resource_prefix!r}",
                 "a DNS subdomain, such as nvidia.com, without kubernetes.io",
             )
         if "/" in self.socket_name or self.socket_name in ("", ".", "..", "kubelet.sock"):
-            raise InvalidSettingError(
+            raise SettingsError(
                 "--socket-name", f"{self.socket_name!r}", "a file name other than kubelet.sock"
             )
         if len(bytes(self.plugin_socket)) > LONGEST_SOCKET_PATH:
-            raise InvalidSettingError(
+            raise SettingsError(
                 "--kubelet-directory",
                 f"the socket's path {self.plugin_socket} is too long",
                 f"{LONGEST_SOCKET_PATH} bytes in all",
@@ -62,9 +62,9 @@ class Settings:
             ("--holders-interval", self.holders_interval_s),
         ):
             if not 0.1 <= value <= 3600 or not math.isfinite(value):
-                raise InvalidSettingError(name, f"{value}", "0.1 to 3600 seconds")
+                raise SettingsError(name, f"{value}", "0.1 to 3600 seconds")
         if self.health_port is not None and not 0 <= self.health_port <= 65535:
-            raise InvalidSettingError("--health-port", f"{self.health_port}", "0 (any free port) to 65535")
+            raise SettingsError("--health-port", f"{self.health_port}", "0 (any free port) to 65535")
 
     @property
     def resource_name(self) -> str:
@@ -93,15 +93,34 @@ class Settings:
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Return the settings of a command line.
+    """Return the settings that flags give; NODE_NAME stands in for an absent --node-name.
 
     Raises:
-        InvalidSettingError: a value is missing or out of its range.
-        SystemExit: the command line cannot be parsed, or asks for help.
+        SettingsError: a value is missing or out of its range.
+        SystemExit: the command line asks for help.
 
     """
+    given = _parser(environment).parse_args(arguments)
+    return Settings(
+        node_name=given.node_name,
+        kubelet_directory=given.kubelet_directory.absolute(),
+        resource_prefix=given.resource_prefix,
+        socket_name=given.socket_name,
+        kubelet_timeout_s=given.kubelet_timeout,
+        health_interval_s=given.health_interval,
+        holders_interval_s=given.holders_interval,
+        pass_device_nodes=given.pass_device_nodes,
+        publish_topology=given.publish_topology,
+        fail_on_no_gpus=given.fail_on_no_gpus,
+        health_port=given.health_port,
+        log_format=given.log_format,
+        log_level=given.log_level,
+    )
+
+
+def _parser(environment: Mapping[str, str]) -> SettingsParser:
     default = Settings(node_name="-")
-    parser = argparse.ArgumentParser(
+    parser = SettingsParser(
         prog="mcp2026-device-plugin",
         description="Offers this node's GPUs to the kubelet and publishes their topology to the cluster.",
     )
@@ -144,21 +163,5 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         help="end with an error on a node without driver or GPU; otherwise idle, and look again",
     )
     flag("--health-port", type=int, default=None, help="serve /healthz, /readyz and /metrics here")
-    flag("--log-format", choices=get_args(LogFormat), default=default.log_format)
-    flag("--log-level", choices=["DEBUG", "INFO", "WARNING", "ERROR"], default=default.log_level)
-    given = parser.parse_args(arguments)
-    return Settings(
-        node_name=given.node_name,
-        kubelet_directory=given.kubelet_directory.absolute(),
-        resource_prefix=given.resource_prefix,
-        socket_name=given.socket_name,
-        kubelet_timeout_s=given.kubelet_timeout,
-        health_interval_s=given.health_interval,
-        holders_interval_s=given.holders_interval,
-        pass_device_nodes=given.pass_device_nodes,
-        publish_topology=given.publish_topology,
-        fail_on_no_gpus=given.fail_on_no_gpus,
-        health_port=given.health_port,
-        log_format=given.log_format,
-        log_level=given.log_level,
-    )
+    add_log_flags(parser)
+    return parser

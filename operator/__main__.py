@@ -1,4 +1,7 @@
-"""`mcp2026-operator`: flags and environment → settings → API server → watch and reconcile."""
+"""Start-up: settings → API server → watch and reconcile; the only place that wires things together.
+
+Ends with 0 on SIGTERM and SIGINT, with 2 on a wrong setting, with 1 when it cannot start or go on.
+"""
 
 import asyncio
 import contextlib
@@ -6,11 +9,12 @@ import logging
 import os
 import sys
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.operator.adapters.api_server import ApiServer
 from mcp2026.operator.adapters.watching import watch
 from mcp2026.operator.controller import Controller
-from mcp2026.operator.errors import OperatorError, SettingsError
+from mcp2026.operator.errors import OperatorError
 from mcp2026.operator.settings import Settings, read_settings
 
 logger = logging.getLogger("mcp2026.operator")
@@ -31,12 +35,13 @@ async def run(api: ApiServer, settings: Settings) -> None:
 
 
 def main() -> None:
-    """Run the operator; exit 0 when told to end, 1 when it cannot work, 2 on wrong flags."""
+    """Run `mcp2026-operator`."""
     try:
         settings = read_settings(sys.argv[1:], os.environ)
     except SettingsError as error:
-        sys.exit(_complain(error, 2))
-    configure_logging(settings.log_format)
+        print(f"mcp2026-operator: {error}", file=sys.stderr)
+        sys.exit(2)
+    configure_logging(settings.log_format, settings.log_level)
     try:
         api = ApiServer.discover(connections=settings.workers + 1)
         api.check()
@@ -44,13 +49,9 @@ def main() -> None:
         logger.info("watching %s; model pods run %s", where, settings.pods.runtime_image)
         asyncio.run(run(api, settings))
     except OperatorError as error:
-        sys.exit(_complain(error, 1))
+        print(f"mcp2026-operator: {error}", file=sys.stderr)
+        sys.exit(1)
     logger.info("ended as told")
-
-
-def _complain(error: OperatorError, status: int) -> int:
-    sys.stderr.write(f"mcp2026-operator: {error}\n")
-    return status
 
 
 if __name__ == "__main__":

@@ -5,10 +5,6 @@ class OperatorError(Exception):
     """Base of all errors raised in `mcp2026.operator`."""
 
 
-class SettingsError(OperatorError):
-    """A flag or an environment variable is missing or has a value that is not allowed."""
-
-
 class ApiServerUnreachableError(OperatorError):
     """The API server does not answer at all."""
 

@@ -1,13 +1,13 @@
 """What an operator process is told, once, at its start."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.names import SCHEDULER_NAME
-from mcp2026.api.structured_log import LogFormat
-from mcp2026.operator.errors import SettingsError
+from mcp2026.api.settings import SettingsParser, add_log_flags
+from mcp2026.api.structured_log import LogFormat, LogLevel
 
 _IMAGE_VARIABLE = "MCP2026_RUNTIME_IMAGE"
 
@@ -26,11 +26,13 @@ class PodSettings:
     """How long a pod that ends serves on while its endpoints are withdrawn."""
     termination_grace_seconds: int = 60
     """From the signal to the kill: the lame-duck time and the drain."""
+    log_format: LogFormat = "text"
+    """The pods log as the operator does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The whole configuration of the operator."""
+    """The settings of one operator, validated on construction; durations in seconds."""
 
     pods: PodSettings
     namespaces: tuple[str, ...] = ()
@@ -41,7 +43,20 @@ class Settings:
     """Everything is listed and reconciled again after this time, whether events came or not."""
     workers: int = 4
     """Models reconciled at the same time."""
-    log_format: LogFormat = "json"
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "INFO"
+
+    def __post_init__(self) -> None:
+        if not self.pods.runtime_image:
+            raise SettingsError("--runtime-image", "not given", f"an image, here or in ${_IMAGE_VARIABLE}")
+        if not 0 <= self.liveness_port <= 65_535:
+            raise SettingsError("--liveness-port", f"{self.liveness_port} is no port", "0 (none) to 65535")
+        if not 1 <= self.resync_seconds <= 86_400:
+            raise SettingsError(
+                "--resync-seconds", f"{self.resync_seconds:g} is out of range", "1 to 86400 seconds"
+            )
+        if not 1 <= self.workers <= 64:
+            raise SettingsError("--workers", f"{self.workers} is out of range", "1 to 64")
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -49,64 +64,55 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
     Raises:
         SettingsError: a value is missing or not allowed.
+        SystemExit: the command line asks for help.
 
     """
-    pods, whole = PodSettings(runtime_image=""), Settings(PodSettings(runtime_image=""))
-    parser = argparse.ArgumentParser(
-        "mcp2026-operator", description="Turns InferenceModels into serving pods."
+    given = _parser(environment).parse_args(arguments)
+    return Settings(
+        pods=PodSettings(
+            runtime_image=given.runtime_image,
+            image_pull_policy=given.runtime_image_pull_policy,
+            scheduler_name=given.scheduler_name,
+            log_format=given.log_format,
+        ),
+        namespaces=tuple(given.namespace),
+        liveness_port=given.liveness_port,
+        resync_seconds=given.resync_seconds,
+        workers=given.workers,
+        log_format=given.log_format,
+        log_level=given.log_level,
     )
-    parser.add_argument(
-        "--namespace", action="append", default=[], help="watch this namespace only; repeatable"
-    )
-    parser.add_argument(
+
+
+def _parser(environment: Mapping[str, str]) -> SettingsParser:
+    pods, whole = PodSettings("-"), Settings(PodSettings("-"))
+    parser = SettingsParser("mcp2026-operator", description="Turns InferenceModels into serving pods.")
+    flag = parser.add_argument
+    flag("--namespace", action="append", default=[], help="watch this namespace only; repeatable [all]")
+    flag(
         "--runtime-image",
-        default=environment.get(_IMAGE_VARIABLE),
-        help=f"image of the model pods (or ${_IMAGE_VARIABLE}); required",
+        default=environment.get(_IMAGE_VARIABLE, ""),
+        help=f"image of the model pods [${_IMAGE_VARIABLE}]; required",
     )
-    parser.add_argument(
+    flag(
         "--runtime-image-pull-policy",
-        choices=["Always", "IfNotPresent", "Never"],
+        choices=get_args(ImagePullPolicy),
         default=pods.image_pull_policy,
-        help="default: %(default)s",
+        help="[%(default)s]",
     )
-    parser.add_argument(
-        "--scheduler-name", default=pods.scheduler_name, help="places pods with GPUs; default: %(default)s"
-    )
-    parser.add_argument(
+    flag("--scheduler-name", default=pods.scheduler_name, help="places pods with GPUs [%(default)s]")
+    flag(
         "--liveness-port",
         type=int,
         default=whole.liveness_port,
-        help="GET /healthz; 0: none; default: %(default)s",
+        help="serve /healthz here; 0: nowhere [%(default)s]",
     )
-    parser.add_argument(
+    flag(
         "--resync-seconds",
         type=float,
         default=whole.resync_seconds,
-        help="time between full lists; default: %(default)s",
+        help="time between full lists [%(default)s]",
     )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=whole.workers,
-        help="models reconciled at the same time; default: %(default)s",
-    )
-    parser.add_argument("--log-format", choices=["text", "json"], default=whole.log_format)
-    flags = parser.parse_args(arguments)
-    if not flags.runtime_image:
-        raise SettingsError(f"--runtime-image or ${_IMAGE_VARIABLE} is required: the image of the model pods")
-    if flags.resync_seconds < 1:
-        raise SettingsError(f"--resync-seconds: {flags.resync_seconds} is too short; allowed: 1 or more")
-    if not 1 <= flags.workers <= 64:
-        raise SettingsError(f"--workers: {flags.workers} is out of range; allowed: 1 to 64")
-    return Settings(
-        pods=PodSettings(
-            runtime_image=flags.runtime_image,
-            image_pull_policy=flags.runtime_image_pull_policy,
-            scheduler_name=flags.scheduler_name,
-        ),
-        namespaces=tuple(flags.namespace),
-        liveness_port=flags.liveness_port,
-        resync_seconds=flags.resync_seconds,
-        workers=flags.workers,
-        log_format=flags.log_format,
-    )
+    flag("--workers", type=int, default=whole.workers, help="models reconciled at once [%(default)s]")
+    add_log_flags(parser)
+    return parser

@@ -1,11 +1,16 @@
-"""`mcp2026-server`: settings in, exit status out."""
+"""Start-up of `mcp2026-server`: settings in, exit status out.
+
+Ends with 0 after a drain, with 2 on a wrong setting, with 1 when it cannot start or a worker has to be
+killed, with 128 + n when a second signal n cuts the drain short.
+"""
 
 import asyncio
 import os
 import sys
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.structured_log import configure_logging
-from mcp2026.runtime.errors import SettingsError, StartupError
+from mcp2026.runtime.errors import StartupError
 from mcp2026.runtime.process.supervisor import Supervisor
 from mcp2026.runtime.settings import Settings, read_settings
 
@@ -17,12 +22,12 @@ def main() -> None:
     except SettingsError as error:
         print(f"mcp2026-server: {error}", file=sys.stderr)
         sys.exit(2)
-    configure_logging(settings.log_format)
+    configure_logging(settings.log_format, settings.log_level)
     try:
         sys.exit(asyncio.run(_serve(settings)))
     except StartupError as error:
         print(f"mcp2026-server: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, SettingsError) else 1)
+        sys.exit(1)
 
 
 async def _serve(settings: Settings) -> int:

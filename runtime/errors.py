@@ -74,14 +74,6 @@ class StartupError(Exception):
     """The server cannot start. The text goes to the user as it stands, once."""
 
 
-class SettingsError(StartupError):
-    """A flag or a field has a value that is not accepted."""
-
-    def __init__(self, field: str, problem: str, allowed: str) -> None:
-        super().__init__(f"{field}: {problem}; allowed: {allowed}")
-        self.field = field
-
-
 class ListenError(StartupError):
     """The address cannot be listened on."""
 

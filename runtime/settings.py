@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.errors import InvalidResourceError, SettingsError
 from mcp2026.api.names import REST_PORT
 from mcp2026.api.serving import (
     MAX_BATCH_SIZE_RANGE,
@@ -27,7 +27,8 @@ from mcp2026.api.serving import (
     decode_serving_config,
     single_version,
 )
-from mcp2026.runtime.errors import SettingsError
+from mcp2026.api.settings import SettingsParser
+from mcp2026.api.structured_log import LogFormat, LogLevel
 
 ENVIRONMENT_PREFIX = "MCP2026_"
 MIB = 1024 * 1024
@@ -50,7 +51,8 @@ class Settings:
     request_timeout: float = 30.0
     drain_seconds: float = 30.0
     lame_duck_seconds: float = 0.0
-    log_format: Literal["text", "json"] = "text"
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "INFO"
     threads: int | None = None
     provider: ProviderChoice = "auto"
 
@@ -136,7 +138,8 @@ _SERVER_OPTIONS = (
         "serve on, but unready, before the drain, in s (0)",
         (0, 600),
     ),
-    _Option("log_format", str, "a format", "text or json (text)", ("text", "json")),
+    _Option("log_format", str, "a format", "text or json (text)", get_args(LogFormat)),
+    _Option("log_level", str, "a level", "least severe line (INFO)", get_args(LogLevel)),
     _Option("threads", int, _WHOLE, "compute threads per worker (CPUs of the cgroup / workers)", (1, 1_024)),
     _Option(
         "provider",
@@ -153,13 +156,8 @@ _SOURCE_OPTIONS = (
 _OPTIONS = (*_SOURCE_OPTIONS, *_SERVER_OPTIONS, *_BATCHING_OPTIONS)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise SettingsError("command line", message, f"see {self.prog} --help")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser() -> SettingsParser:
+    parser = SettingsParser(
         prog="mcp2026-server",
         description="Serve ONNX models over HTTP with dynamic batching.",
         epilog="Each flag can also be set by the environment: MCP2026_WORKERS=4 is --workers 4.",

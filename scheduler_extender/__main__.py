@@ -1,4 +1,4 @@
-"""Start-up: settings → cluster watch → cache → server; the only place that wires them together.
+"""Start-up: settings → cluster watch → cache → server; the only place that wires things together.
 
 Ends with 0 on SIGTERM and SIGINT, with 2 on a wrong setting, with 1 when it cannot start or go on.
 """
@@ -11,16 +11,17 @@ import sys
 
 from aiohttp import web
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.scheduler_extender.adapters.cluster_watch import ClusterWatch, cluster_configuration
 from mcp2026.scheduler_extender.cache import ClusterCache
-from mcp2026.scheduler_extender.errors import AddressInUseError, ExtenderError, InvalidSettingError
+from mcp2026.scheduler_extender.errors import AddressInUseError, ExtenderError
 from mcp2026.scheduler_extender.metrics import Metrics
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.server import ExtenderServer
 from mcp2026.scheduler_extender.settings import Settings, read_settings
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("mcp2026.scheduler_extender")
 
 KEEPALIVE_SECONDS = 300
 """Longer than the 90 s for which Go keeps an idle connection: the side that reuses it closes it."""
@@ -32,14 +33,14 @@ def main() -> None:
     """Run `mcp2026-scheduler-extender`."""
     try:
         settings = read_settings(sys.argv[1:], os.environ)
-    except InvalidSettingError as error:
+    except SettingsError as error:
         print(f"mcp2026-scheduler-extender: {error}", file=sys.stderr)
         sys.exit(2)
     configure_logging(settings.log_format, settings.log_level)
     try:
         asyncio.run(run(settings))
     except ExtenderError as error:
-        logger.error("%s", error)  # noqa: TRY400  (the message is for people; a traceback would hide it)
+        print(f"mcp2026-scheduler-extender: {error}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -47,14 +47,6 @@ class WatchRefusedError(ExtenderError):
         self.status = status
 
 
-class InvalidSettingError(ExtenderError):
-    """A flag or an environment variable has a value that is not allowed."""
-
-    def __init__(self, setting: str, problem: str, allowed: str) -> None:
-        super().__init__(f"{setting}: {problem}; allowed: {allowed}")
-        self.setting = setting
-
-
 class AddressInUseError(ExtenderError):
     """Another process listens where we should."""
 

@@ -25,7 +25,6 @@ from mcp2026.scheduler_extender.errors import (
 )
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
-from mcp2026.scheduler_extender.settings import MAX_BODY_BYTES
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
 from mcp2026.scheduler_extender.wire import (
     ExtenderArgs,
@@ -39,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 FILTER = "filter"
 PRIORITIZE = "prioritize"
+
+MAX_BODY_BYTES = 32 * 2**20
+"""A verb's body: 5,000 whole nodes of 6 KiB each."""
 
 _Decided = tuple[ExtenderFilterResult | HostPriorityList, Outcome]
 _Decide = Callable[[ClusterSnapshot, ExtenderArgs], _Decided]

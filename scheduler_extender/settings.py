@@ -1,23 +1,18 @@
-"""The settings of the process: one frozen object, read once from the command line and the environment."""
+"""The extender's settings: one frozen object, from flags and from the environment where a flag says so."""
 
-import argparse
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import cast
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.names import EXTENDER_PORT
-from mcp2026.api.structured_log import LogFormat
-from mcp2026.scheduler_extender.errors import InvalidSettingError
-
-LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+from mcp2026.api.settings import SettingsParser, add_log_flags
+from mcp2026.api.structured_log import LogFormat, LogLevel
 
 LOOPBACK = "127.0.0.1"
 EVERY_ADDRESS = "0.0.0.0"
-
-MAX_BODY_BYTES = 32 * 2**20
-"""A verb's body: 5,000 whole nodes of 6 KiB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +31,29 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not _is_loopback(self.host):
-            raise InvalidSettingError(
+            raise SettingsError(
                 "--host",
                 f"{self.host} is reachable by others, and the verbs are plain HTTP without authentication",
                 "a loopback address such as 127.0.0.1 (the scheduler runs in the same pod)",
             )
         for flag, port in (("--port", self.port), ("--metrics-port", self.metrics_port)):
             if port is not None and not 0 <= port <= 65_535:
-                raise InvalidSettingError(flag, f"{port} is no port", "0 to 65535")
+                raise SettingsError(flag, f"{port} is no port", "0 to 65535")
         if self.metrics_port and self.metrics_port == self.port:
-            raise InvalidSettingError("--metrics-port", f"{self.port} is --port", "another port")
+            raise SettingsError("--metrics-port", f"{self.port} is --port", "another port")
         if self.kubeconfig is not None and not self.kubeconfig.is_file():
-            raise InvalidSettingError("--kubeconfig", f"{self.kubeconfig} is no file", "a kubeconfig file")
+            raise SettingsError("--kubeconfig", f"{self.kubeconfig} is no file", "a kubeconfig file")
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     """Return the settings that the command line and `KUBECONFIG` give.
 
     Raises:
-        InvalidSettingError: a value is out of range.
-        SystemExit: an unknown flag (status 2), or --help (status 0).
+        SettingsError: a value is not allowed.
+        SystemExit: the command line asks for help.
 
     """
-    parser = argparse.ArgumentParser(
+    parser = SettingsParser(
         prog="mcp2026-scheduler-extender",
         description="Tells kube-scheduler which nodes have the GPUs that a pod asks for, and which is best.",
     )
@@ -77,8 +72,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         type=Path,
         help="kubeconfig file [$KUBECONFIG, else the service account in a pod, else ~/.kube/config]",
     )
-    parser.add_argument("--log-format", choices=get_args(LogFormat), default="text")
-    parser.add_argument("--log-level", choices=get_args(LogLevel), default="INFO")
+    add_log_flags(parser)
     given = parser.parse_args(arguments)
     kubeconfig = cast("Path | None", given.kubeconfig)
     if kubeconfig is None and environment.get("KUBECONFIG"):

@@ -108,6 +108,8 @@ def _runtime_container(model: InferenceModel, settings: PodSettings) -> dict[str
             str(model.spec.workers),
             "--lame-duck-seconds",
             str(settings.lame_duck_seconds),
+            "--log-format",
+            settings.log_format,
         ],
         "ports": [{"name": "http", "containerPort": REST_PORT, "protocol": "TCP"}],
         "startupProbe": _probe("/healthz", period_seconds=1, failures=_STARTUP_SECONDS),

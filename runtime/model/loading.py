@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import Batching, ServedVersion, ServingConfig
-from mcp2026.runtime.errors import ModelLoadError, RequestError, SettingsError
+from mcp2026.runtime.errors import ModelLoadError, RequestError
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel, served_model
 from mcp2026.runtime.model.onnx_file import check_digest, check_onnx_file

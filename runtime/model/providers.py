@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mcp2026.runtime.errors import SettingsError
+from mcp2026.api.errors import SettingsError
 from mcp2026.runtime.settings import ProviderChoice
 
 CPU = "CPUExecutionProvider"

@@ -13,6 +13,7 @@ import sys
 
 import uvloop
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.runtime.batching.limits import limits_of
 from mcp2026.runtime.errors import StartupError
@@ -94,7 +95,7 @@ class Worker:
             model = await self._loop.run_in_executor(
                 None, load_model, settings.serving, settings.threads or 1, settings.provider
             )
-        except StartupError as error:
+        except (SettingsError, StartupError) as error:
             send(self._writer, Failed(str(error)))
             return False
         except Exception as error:
@@ -145,7 +146,7 @@ async def _run(control: socket.socket) -> int:
     start = await receive_from_parent(reader)
     if not isinstance(start, Start):
         return 0
-    configure_logging(start.settings.log_format)
+    configure_logging(start.settings.log_format, start.settings.log_level)
     return await Worker(start, writer).run(reader)
 
 

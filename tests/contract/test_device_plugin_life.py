@@ -74,7 +74,7 @@ def test_a_kubelet_that_refuses_ends_with_its_reason(
     plugin = start_plugin(nvml, "--kubelet-timeout=0.5")
     assert plugin.exit_status() == 1
     assert "the ResourceName is invalid" in plugin.log
-    assert "RegistrationRefusedError" in plugin.log
+    assert "mcp2026-device-plugin: the kubelet refused to register" in plugin.log
 
 
 def test_no_driver_ends_with_what_to_do(kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
@@ -92,7 +92,7 @@ def test_no_gpu_that_can_be_read_ends_naming_the_reason(
     nvml.fail("nvmlDeviceGetUUID", "*", "NVML_ERROR_GPU_IS_LOST")
     plugin = start_plugin(nvml)
     assert plugin.exit_status() == 1
-    assert "NoGpusError" in plugin.log
+    assert "mcp2026-device-plugin: the NVIDIA driver shows no GPU that can be read" in plugin.log
     assert "GPU is lost" in plugin.log
 
 
@@ -126,7 +126,7 @@ def test_a_port_that_is_taken_is_named(
         plugin = start_plugin(nvml, f"--health-port={other.getsockname()[1]}")
         assert plugin.exit_status() == 1
     assert "--health-port" in plugin.log
-    assert "ProbePortError" in plugin.log
+    assert "cannot be listened on" in plugin.log
 
 
 def test_another_plugin_on_the_socket_is_named_and_left_alone(

@@ -126,6 +126,8 @@ class Extender:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.log: list[dict[str, Any]] = []
+        self.last_words = ""
+        """What it wrote to standard error beside its log: why it could not go on."""
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.health_port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
@@ -133,6 +135,9 @@ class Extender:
     async def _read(self) -> None:
         assert self.process.stderr is not None
         async for raw in self.process.stderr:
+            if not raw.startswith(b"{"):
+                self.last_words += raw.decode()
+                continue
             line = json.loads(raw)
             self.log.append(line)
             if line.get("serving") == "verbs":
@@ -326,9 +331,9 @@ async def test_a_port_in_use_ends_it_with_1_and_advice(tmp_path: Path, api: ApiS
     status = await asyncio.wait_for(extender.process.wait(), PATIENCE_S)
     await extender.end()
     assert status == 1
-    assert f"cannot listen on 127.0.0.1:{api.port}" in extender.log[-1]["message"]
-    assert "--port" in extender.log[-1]["message"]
-    assert "exception" not in extender.log[-1]
+    assert extender.last_words.startswith("mcp2026-scheduler-extender: cannot listen on 127.0.0.1:")
+    assert "--port" in extender.last_words
+    assert "Traceback" not in extender.last_words
 
 
 async def test_a_broken_kubeconfig_ends_it_with_1_and_names_the_flag(tmp_path: Path) -> None:
@@ -336,4 +341,5 @@ async def test_a_broken_kubeconfig_ends_it_with_1_and_names_the_flag(tmp_path: P
     extender = await start(tmp_path, 1, "--port", "0", "--kubeconfig", str(tmp_path / "broken"))
     assert await asyncio.wait_for(extender.process.wait(), PATIENCE_S) == 1
     await extender.end()
-    assert "--kubeconfig" in extender.log[-1]["message"]
+    assert extender.last_words.startswith("mcp2026-scheduler-extender: ")
+    assert "--kubeconfig" in extender.last_words

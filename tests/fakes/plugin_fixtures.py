@@ -50,7 +50,8 @@ def start_plugin(kubelet_root: Path) -> Iterator[StartPlugin]:
             environment: dict[str, str] | None = None,
         ) -> PluginProcess:
             variables = (nvml.environment if nvml else {}) | {"NODE_NAME": node} | (environment or {})
-            defaults = ["--no-publish-topology", "--health-interval=0.2", "--holders-interval=0.2"]
+            quick = ["--health-interval=0.2", "--holders-interval=0.2"]
+            defaults = ["--log-format=json", "--no-publish-topology", *quick]
             process = PluginProcess(kubelet_root, variables, [*defaults, *flags])
             stack.callback(process.end)
             return process

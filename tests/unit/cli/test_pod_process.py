@@ -33,6 +33,7 @@ def test_the_arguments_are_the_pods_with_local_paths_port_and_address() -> None:
         *("--port", "9000"),
         *("--workers", "3"),
         *("--lame-duck-seconds", "0"),
+        *("--log-format", "text"),
     ]
 
 

@@ -141,6 +141,7 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                                 *("--port", "8080"),
                                 *("--workers", "4"),
                                 *("--lame-duck-seconds", "5"),
+                                *("--log-format", "text"),
                             ],
                             "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
                             "startupProbe": {

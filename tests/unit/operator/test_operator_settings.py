@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp2026.operator.errors import SettingsError
+from mcp2026.api.errors import SettingsError
 from mcp2026.operator.settings import PodSettings, Settings, read_settings
 
 
@@ -25,24 +25,32 @@ def test_every_flag_arrives() -> None:
     arguments = [
         *("--namespace", "a", "--namespace", "b", "--runtime-image", "r/x:1"),
         *("--runtime-image-pull-policy", "Never", "--scheduler-name", "mine", "--liveness-port", "0"),
-        *("--resync-seconds", "2", "--workers", "8", "--log-format", "text"),
+        *("--resync-seconds", "2", "--workers", "8", "--log-format", "json"),
+        *("--log-level", "DEBUG"),
     ]
     assert read_settings(arguments, {}) == Settings(
-        PodSettings("r/x:1", "Never", "mine"),
+        PodSettings("r/x:1", "Never", "mine", log_format="json"),
         namespaces=("a", "b"),
         liveness_port=0,
         resync_seconds=2.0,
         workers=8,
-        log_format="text",
+        log_format="json",
+        log_level="DEBUG",
     )
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "--runtime-image or $MCP2026_RUNTIME_IMAGE is required"),
+        ([], "--runtime-image: not given; allowed: an image, here or in $MCP2026_RUNTIME_IMAGE"),
         (["--runtime-image", "x", "--workers", "0"], "allowed: 1 to 64"),
-        (["--runtime-image", "x", "--resync-seconds", "0.5"], "allowed: 1 or more"),
+        (
+            ["--runtime-image", "x", "--resync-seconds", "0.5"],
+            "--resync-seconds: 0.5 is out of range",
+        ),
+        (["--runtime-image", "x", "--resync-seconds", "nan"], "--resync-seconds: nan is out of range"),
+        (["--runtime-image", "x", "--liveness-port", "70000"], "--liveness-port: 70000 is no port"),
+        (["--runtime-image", "x", "--nothing"], "--nothing; allowed: see mcp2026-operator --help"),
     ],
 )
 def test_what_is_not_allowed_is_refused_with_what_is(arguments: list[str], said: str) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp2026.runtime.errors import ModelLoadError, SettingsError
+from mcp2026.api.errors import SettingsError
+from mcp2026.runtime.errors import ModelLoadError
 from mcp2026.runtime.model.onnx_file import check_digest, check_onnx_file
 from mcp2026.runtime.model.providers import CPU, CUDA, TENSORRT, choose_providers
 from mcp2026.runtime.model.traffic import TrafficTable

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp2026.runtime.errors import SettingsError
+from mcp2026.api.errors import SettingsError
 from mcp2026.runtime.settings import decode_settings, encode_settings, read_settings
 
 MODEL = ("--model-path", "m.onnx")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.names import EXTENDER_PORT
-from mcp2026.scheduler_extender.errors import InvalidSettingError
 from mcp2026.scheduler_extender.settings import Settings, read_settings
 
 
@@ -42,11 +42,12 @@ def test_the_kubeconfig_of_the_environment_yields_to_the_flag(tmp_path: Path) ->
         pytest.param(
             ["--metrics-port", str(EXTENDER_PORT)], "--metrics-port.*another port", id="one port twice"
         ),
+        pytest.param(["--port", "x"], "--port.*--help", id="a port that is no number"),
         pytest.param(
             ["--kubeconfig", "nowhere"], "--kubeconfig.*no file", id="a kubeconfig that is not there"
         ),
     ],
 )
 def test_a_wrong_setting_is_refused_by_its_flag(flags: list[str], complaint: str) -> None:
-    with pytest.raises(InvalidSettingError, match=complaint):
+    with pytest.raises(SettingsError, match=complaint):
         read_settings(flags, {})

@@ -1,0 +1,52 @@
+"""The four processes are started and refused in one way."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from mcp2026.api.errors import SettingsError
+from mcp2026.device_plugin.settings import read_settings as read_plugin_settings
+from mcp2026.operator.settings import read_settings as read_operator_settings
+from mcp2026.runtime.settings import read_settings as read_server_settings
+from mcp2026.scheduler_extender.settings import read_settings as read_extender_settings
+
+Read = Callable[[Sequence[str], Mapping[str, str]], Any]
+
+PROCESSES = [
+    pytest.param(read_plugin_settings, ("--node-name", "n"), "mcp2026-device-plugin", id="device plugin"),
+    pytest.param(read_operator_settings, ("--runtime-image", "i"), "mcp2026-operator", id="operator"),
+    pytest.param(read_server_settings, ("--model-path", "m.onnx"), "mcp2026-server", id="runtime"),
+    pytest.param(read_extender_settings, (), "mcp2026-scheduler-extender", id="scheduler extender"),
+]
+
+
+@pytest.mark.parametrize(("read", "needed", "program"), PROCESSES)
+def test_each_logs_text_from_info_on_unless_told_otherwise(
+    read: Read, needed: tuple[str, ...], program: str
+) -> None:
+    settings = read(needed, {})
+    assert (settings.log_format, settings.log_level) == ("text", "INFO")
+    settings = read((*needed, "--log-format", "json", "--log-level", "DEBUG"), {})
+    assert (settings.log_format, settings.log_level) == ("json", "DEBUG")
+
+
+@pytest.mark.parametrize("flags", [("--nothing",), ("--log-format", "xml"), ("--log-level", "LOUD")])
+@pytest.mark.parametrize(("read", "needed", "program"), PROCESSES)
+def test_each_refuses_a_wrong_flag_by_its_name(
+    read: Read, needed: tuple[str, ...], program: str, flags: tuple[str, ...]
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read((*needed, *flags), {})
+    assert flags[0] in str(refused.value)
+    assert "; allowed: " in str(refused.value)
+
+
+@pytest.mark.parametrize(("read", "needed", "program"), PROCESSES)
+def test_each_tells_its_flags(
+    read: Read, needed: tuple[str, ...], program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read(("--help",), {})
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: {program} ")
