@@ -17,7 +17,7 @@ from mcp2026.operator.controller import Controller
 from mcp2026.operator.errors import OperatorError
 from mcp2026.operator.settings import Settings, read_settings
 
-logger = logging.getLogger("mcp2026.operator")
+log = logging.getLogger("mcp2026.operator")
 
 
 async def run(api: ApiServer, settings: Settings) -> None:
@@ -46,12 +46,12 @@ def main() -> None:
         api = ApiServer.discover(connections=settings.workers + 1)
         api.check()
         where = ", ".join(settings.namespaces) or "all namespaces"
-        logger.info("watching %s; model pods run %s", where, settings.pods.runtime_image)
+        log.info("watching %s; model pods run %s", where, settings.pods.runtime_image)
         asyncio.run(run(api, settings))
     except OperatorError as error:
         print(f"mcp2026-operator: {error}", file=sys.stderr)
         sys.exit(1)
-    logger.info("ended as told")
+    log.info("ended as told")
 
 
 if __name__ == "__main__":

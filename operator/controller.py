@@ -20,7 +20,7 @@ from mcp2026.operator.settings import Settings
 from mcp2026.operator.store import CHILD_KINDS, ModelKey, Store, child_name
 from mcp2026.operator.work_queue import WorkQueue
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _CONFLICT = 409
 _NOT_FOUND = 404
@@ -64,7 +64,7 @@ class Controller:
             try:
                 await self._list_all()
             except OperatorError as error:
-                logger.warning("the full list failed and is tried again: %s", error)
+                log.warning("the full list failed and is tried again: %s", error)
 
     async def _list_all(self) -> None:
         for kind in KINDS:
@@ -89,10 +89,10 @@ class Controller:
         except ApiRequestError as error:
             delay = self._queue.failed(key)
             level = logging.DEBUG if error.status == _CONFLICT else logging.WARNING
-            logger.log(level, "model %s/%s is tried again in %.2f s: %s", *key, delay, error)
+            log.log(level, "model %s/%s is tried again in %.2f s: %s", *key, delay, error)
         except Exception:
             delay = self._queue.failed(key)
-            logger.exception("model %s/%s is tried again in %.2f s", *key, delay)
+            log.exception("model %s/%s is tried again in %.2f s", *key, delay)
         else:
             self._queue.succeeded(key)
         finally:
@@ -126,7 +126,7 @@ class Controller:
             case ApplyChild(manifest):
                 applied = await asyncio.to_thread(self._api.apply, manifest)
                 self._store.put(manifest["kind"], applied)
-                logger.info("applied %s %s/%s", manifest["kind"], key[0], manifest["metadata"]["name"])
+                log.info("applied %s %s/%s", manifest["kind"], key[0], manifest["metadata"]["name"])
             case UpdateStatus(status):
                 try:
                     written = await asyncio.to_thread(
@@ -145,11 +145,11 @@ class Controller:
 
     async def _tell(self, key: ModelKey, resource: Manifest, event: EmitEvent) -> None:
         """Create an Event; one that cannot be created is logged and holds nothing up."""
-        logger.info("model %s/%s: %s: %s", *key, event.reason, event.message)
+        log.info("model %s/%s: %s: %s", *key, event.reason, event.message)
         try:
             await asyncio.to_thread(self._api.create_event, _event_manifest(resource, event))
         except OperatorError as error:
-            logger.warning("event %s for model %s/%s was not created: %s", event.reason, *key, error)
+            log.warning("event %s for model %s/%s was not created: %s", event.reason, *key, error)
 
 
 def _event_manifest(resource: Manifest, event: EmitEvent) -> dict[str, Any]:

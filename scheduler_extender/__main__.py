@@ -21,7 +21,7 @@ from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.server import ExtenderServer
 from mcp2026.scheduler_extender.settings import Settings, read_settings
 
-logger = logging.getLogger("mcp2026.scheduler_extender")
+log = logging.getLogger("mcp2026.scheduler_extender")
 
 KEEPALIVE_SECONDS = 300
 """Longer than the 90 s for which Go keeps an idle connection: the side that reuses it closes it."""
@@ -73,7 +73,7 @@ async def run(settings: Settings) -> None:
         for runner in runners:
             await runner.cleanup()
         server.close()
-    logger.info("ended on request")
+    log.info("ended on request")
 
 
 async def _until_stopped(stop: asyncio.Event, watch: ClusterWatch) -> None:
@@ -99,7 +99,7 @@ async def _listen(app: web.Application, host: str, port: int, what: str) -> web.
         await runner.cleanup()
         raise AddressInUseError(host, port, error.strerror or str(error)) from error
     bound = runner.addresses[0][1]
-    logger.info("serving %s on %s:%d", what, host, bound, extra={"serving": what, "port": bound})
+    log.info("serving %s on %s:%d", what, host, bound, extra={"serving": what, "port": bound})
     return runner
 
 

@@ -34,7 +34,7 @@ from mcp2026.scheduler_extender.wire import (
     encode,
 )
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 FILTER = "filter"
 PRIORITIZE = "prioritize"
@@ -99,9 +99,7 @@ class ExtenderServer:
     def _decide_filter(self, snapshot: ClusterSnapshot, args: ExtenderArgs) -> _Decided:
         result = decide_filter(snapshot, args)
         fits = len(args.node_names) - len(result.failed_nodes) - len(result.failed_and_unresolvable_nodes)
-        logger.debug(
-            "filter %s/%s: %d of %d nodes fit", args.namespace, args.name, fits, len(args.node_names)
-        )
+        log.debug("filter %s/%s: %d of %d nodes fit", args.namespace, args.name, fits, len(args.node_names))
         return result, Outcome.FITS if fits else Outcome.NOTHING_FITS
 
     def _decide_prioritize(self, snapshot: ClusterSnapshot, args: ExtenderArgs) -> _Decided:
@@ -128,7 +126,7 @@ class ExtenderServer:
         except InvalidQuantityError as error:
             outcome, response = Outcome.MALFORMED, _refusal(verb, HTTPStatus.BAD_REQUEST, str(error))
         except Exception:
-            logger.exception("%s failed", verb)
+            log.exception("%s failed", verb)
             outcome = Outcome.FAILED
             response = _error(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "a defect of the scheduler extender; its log tells more"

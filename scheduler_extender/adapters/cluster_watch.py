@@ -23,7 +23,7 @@ from mcp2026.scheduler_extender.cluster_events import ClusterEvent, Kind
 from mcp2026.scheduler_extender.errors import NoClusterError, WatchExpiredError, WatchRefusedError
 from mcp2026.scheduler_extender.watching import ListWatch, Request
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 PATHS = {
     Kind.NODES: "/api/v1/nodes",
@@ -101,13 +101,13 @@ class ClusterWatch:
                 async for event in self._events(api, listwatch, request):
                     self._sink(event)
                 if self.problems.pop(kind, None):
-                    logger.info("reading %s again", kind)
+                    log.info("reading %s again", kind)
                 lasted = clock() - started
                 if not request.watch or lasted >= SHORTEST_WATCH_SECONDS:
                     pause = FIRST_PAUSE_SECONDS
                     continue
             except WatchExpiredError as error:
-                logger.info("the history of %s has expired, listing again: %s", kind, error)
+                log.info("the history of %s has expired, listing again: %s", kind, error)
                 self._on_break(kind)
             except msgspec.DecodeError as error:
                 if not request.watch:
@@ -120,7 +120,7 @@ class ClusterWatch:
 
     def _broken(self, kind: Kind, problem: str) -> None:
         if self.problems.get(kind) != problem:
-            logger.warning("cannot read %s: %s", kind, problem)
+            log.warning("cannot read %s: %s", kind, problem)
         self.problems[kind] = problem
         self._on_break(kind)
 
@@ -133,7 +133,7 @@ class ClusterWatch:
             if not request.watch:
                 listed = listwatch.receive_page(await response.read())
                 if listed is not None:
-                    logger.info("listed %s: %d objects", listwatch.kind, len(listed.objects))
+                    log.info("listed %s: %d objects", listwatch.kind, len(listed.objects))
                     yield listed
                 return
             async for line in response.content:
