@@ -11,13 +11,14 @@ from typing import Any
 from mcp2026.api.names import API_VERSION, INFERENCE_MODEL_KIND, MANAGED_BY
 from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, RequeueAfter, UpdateStatus
 from mcp2026.operator.adapters.api_server import KINDS, ApiServer
+from mcp2026.operator.children.ownership import child_name
 from mcp2026.operator.errors import ApiRequestError, OperatorError
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import Observed
 from mcp2026.operator.progress import status_document, timestamp
 from mcp2026.operator.reconcile import reconcile
 from mcp2026.operator.settings import Settings
-from mcp2026.operator.store import CHILD_KINDS, ModelKey, Store, child_name
+from mcp2026.operator.store import CHILD_KINDS, ModelKey, Store
 from mcp2026.operator.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mcp2026.api.names import INFERENCE_MODEL_KIND, MODEL_LABEL
+from mcp2026.operator.children.ownership import child_name
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import Observed, at
 
@@ -73,9 +74,9 @@ class Store:
         namespace, name = key
         return Observed(
             resource=resource,
-            config_map=self._objects.get("ConfigMap", {}).get((namespace, f"{name}-serving")),
-            service=self._objects.get("Service", {}).get(key),
-            deployment=self._objects.get("Deployment", {}).get(key),
+            config_map=self._objects.get("ConfigMap", {}).get((namespace, child_name("ConfigMap", name))),
+            service=self._objects.get("Service", {}).get((namespace, child_name("Service", name))),
+            deployment=self._objects.get("Deployment", {}).get((namespace, child_name("Deployment", name))),
             pods=tuple(self._pods.get(key, {}).values()),
             dependencies={wanted: models.get((namespace, wanted)) for wanted in _depends_on(resource)},
         )
@@ -108,11 +109,6 @@ def model_of(kind: str, resource: Manifest) -> ModelKey | None:
         return namespace, name
     label = at(resource, "metadata", "labels", MODEL_LABEL)
     return (namespace, label) if isinstance(label, str) else None
-
-
-def child_name(kind: str, model: str) -> str:
-    """Return the name of a model's child of `kind`."""
-    return f"{model}-serving" if kind == "ConfigMap" else model
 
 
 def _depends_on(resource: Manifest) -> list[str]:

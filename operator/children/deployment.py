@@ -19,7 +19,7 @@ from mcp2026.api.names import (
     SERVING_CONFIG_KEY,
     SERVING_REVISION_ANNOTATION,
 )
-from mcp2026.operator.children.ownership import child_metadata, labels
+from mcp2026.operator.children.ownership import child_metadata, child_name, labels
 from mcp2026.operator.manifests import Manifest, digest, with_digest
 from mcp2026.operator.settings import PodSettings
 
@@ -35,7 +35,7 @@ def deployment(model: InferenceModel, serving: str, settings: PodSettings) -> Ma
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
-            "metadata": child_metadata(model, model.name),
+            "metadata": child_metadata(model, "Deployment"),
             "spec": {
                 "replicas": model.spec.replicas,
                 "revisionHistoryLimit": 3,
@@ -69,7 +69,7 @@ def _pod_template(model: InferenceModel, serving: str, settings: PodSettings) ->
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_runtime_container(model, settings)],
         "volumes": [
-            {"name": "serving-config", "configMap": {"name": f"{model.name}-serving"}},
+            {"name": "serving-config", "configMap": {"name": child_name("ConfigMap", model.name)}},
             {"name": "tmp", "emptyDir": {}},
             *(
                 {"name": volume, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}

@@ -1,4 +1,4 @@
-"""The metadata that all children share: labels, and the owner whose deletion takes them along."""
+"""The metadata that all children share: name, labels, and the owner whose deletion takes them along."""
 
 from typing import Any
 
@@ -17,10 +17,15 @@ def labels(model: InferenceModel) -> dict[str, str]:
     return {MODEL_LABEL: model.name, MANAGED_BY_LABEL: MANAGED_BY}
 
 
-def child_metadata(model: InferenceModel, name: str) -> dict[str, Any]:
-    """Return the metadata of a child called `name`; the garbage collector deletes it with the model."""
+def child_name(kind: str, model: str) -> str:
+    """Return the name of a model's child of `kind`."""
+    return f"{model}-serving" if kind == "ConfigMap" else model
+
+
+def child_metadata(model: InferenceModel, kind: str) -> dict[str, Any]:
+    """Return the metadata of a child of `kind`; the garbage collector deletes it with the model."""
     return {
-        "name": name,
+        "name": child_name(kind, model.name),
         "namespace": model.namespace,
         "labels": labels(model),
         "ownerReferences": [

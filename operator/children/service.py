@@ -12,7 +12,7 @@ def service(model: InferenceModel) -> Manifest:
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": child_metadata(model, model.name),
+            "metadata": child_metadata(model, "Service"),
             "spec": {
                 "selector": {MODEL_LABEL: model.name},
                 "ports": [{"name": "http", "port": REST_PORT, "targetPort": "http", "protocol": "TCP"}],

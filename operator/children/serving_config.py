@@ -73,7 +73,7 @@ def serving_config_map(model: InferenceModel, config: ServingConfig) -> Manifest
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": child_metadata(model, f"{model.name}-serving"),
+            "metadata": child_metadata(model, "ConfigMap"),
             "data": {SERVING_CONFIG_KEY: encode_serving_config(config).decode()},
         }
     )
