@@ -90,8 +90,8 @@ async def _find_gpus(settings: Settings) -> tuple[HealthProbe, Snapshot]:
                 if str(error) != reason:
                     reason = str(error)
                     log.warning("%s; idle until that changes, as --no-fail-on-no-gpus asks", reason)
-            if endpoint is None and settings.health_port is not None:
-                endpoint = ProbeEndpoint(settings.health_port, Metrics(), lambda: "")
+            if endpoint is None and settings.metrics_port is not None:
+                endpoint = ProbeEndpoint(settings.metrics_port, Metrics(), lambda: "")
                 await endpoint.start()
             await asyncio.sleep(settings.health_interval_s)
     finally:

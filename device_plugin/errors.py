@@ -11,7 +11,7 @@ class ProbePortError(DevicePluginError):
     """The port for probes and metrics cannot be had."""
 
     def __init__(self, port: int, reason: str) -> None:
-        super().__init__(f"--health-port {port} cannot be listened on ({reason}): choose a free one")
+        super().__init__(f"--metrics-port {port} cannot be listened on ({reason}): choose a free one")
         self.port = port
 
 

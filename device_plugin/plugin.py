@@ -73,8 +73,8 @@ class Plugin:
         """
         endpoint = None
         try:
-            if self._settings.health_port is not None:
-                endpoint = ProbeEndpoint(self._settings.health_port, self._metrics, self.why_not_ready)
+            if self._settings.metrics_port is not None:
+                endpoint = ProbeEndpoint(self._settings.metrics_port, self._metrics, self.why_not_ready)
                 await endpoint.start()
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._keep_registered())

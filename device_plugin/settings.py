@@ -33,7 +33,7 @@ class Settings:
     pass_device_nodes: bool = False
     publish_topology: bool = True
     fail_on_no_gpus: bool = True
-    health_port: int | None = None
+    metrics_port: int | None = None
     log_format: LogFormat = "text"
     log_level: LogLevel = "INFO"
 
@@ -63,8 +63,8 @@ class Settings:
         ):
             if not 0.1 <= value <= 3600 or not math.isfinite(value):
                 raise SettingsError(name, f"{value}", "0.1 to 3600 seconds")
-        if self.health_port is not None and not 0 <= self.health_port <= 65535:
-            raise SettingsError("--health-port", f"{self.health_port}", "0 (any free port) to 65535")
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= 65535:
+            raise SettingsError("--metrics-port", f"{self.metrics_port}", "0 (any free port) to 65535")
 
     @property
     def resource_name(self) -> str:
@@ -112,7 +112,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         pass_device_nodes=given.pass_device_nodes,
         publish_topology=given.publish_topology,
         fail_on_no_gpus=given.fail_on_no_gpus,
-        health_port=given.health_port,
+        metrics_port=given.metrics_port,
         log_format=given.log_format,
         log_level=given.log_level,
     )
@@ -162,6 +162,6 @@ def _parser(environment: Mapping[str, str]) -> SettingsParser:
         default=default.fail_on_no_gpus,
         help="end with an error on a node without driver or GPU; otherwise idle, and look again",
     )
-    flag("--health-port", type=int, default=None, help="serve /healthz, /readyz and /metrics here")
+    flag("--metrics-port", type=int, default=None, help="serve /healthz, /readyz and /metrics here")
     add_log_flags(parser)
     return parser

@@ -29,9 +29,9 @@ def test_a_lost_gpu_becomes_unhealthy_and_healthy_again_when_it_comes_back(
 def test_a_driver_that_goes_away_makes_all_unhealthy_and_answers_go_on(
     kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin
 ) -> None:
-    plugin = start_plugin(nvml, "--health-port=0")
+    plugin = start_plugin(nvml, "--metrics-port=0")
     endpoint = kubelet.endpoint()
-    port = plugin.health_port()
+    port = plugin.metrics_port()
     assert http(port, "/readyz")[0] == 200
 
     nvml.fail("*", "*", "NVML_ERROR_DRIVER_NOT_LOADED")
@@ -81,8 +81,8 @@ def test_a_driver_that_hangs_keeps_the_kubelet_served_and_does_not_hold_up_the_e
 def test_it_is_ready_once_registered_and_counts_what_it_did(
     kubelet_root: Path, nvml: FakeNvml, start_plugin: StartPlugin
 ) -> None:
-    plugin = start_plugin(nvml, "--health-port=0")
-    port = plugin.health_port()
+    plugin = start_plugin(nvml, "--metrics-port=0")
+    port = plugin.metrics_port()
     assert http(port, "/healthz") == (200, "ok\n")
     status, body = http(port, "/readyz")
     assert (status, body) == (503, "not registered with the kubelet\n")

@@ -99,9 +99,9 @@ def test_no_gpu_that_can_be_read_ends_naming_the_reason(
 def test_a_node_without_a_driver_can_be_left_idle_alive_and_ready(
     kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
-    plugin = start_plugin(None, "--no-fail-on-no-gpus", "--health-port=0")
+    plugin = start_plugin(None, "--no-fail-on-no-gpus", "--metrics-port=0")
     plugin.wait_for_log("idle")
-    port = plugin.health_port()
+    port = plugin.metrics_port()
     assert http(port, "/healthz")[0] == 200
     assert http(port, "/readyz")[0] == 200
     assert plugin.stop() == 0
@@ -123,9 +123,9 @@ def test_a_port_that_is_taken_is_named(
     kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin
 ) -> None:
     with socket.create_server(("", 0)) as other:
-        plugin = start_plugin(nvml, f"--health-port={other.getsockname()[1]}")
+        plugin = start_plugin(nvml, f"--metrics-port={other.getsockname()[1]}")
         assert plugin.exit_status() == 1
-    assert "--health-port" in plugin.log
+    assert "--metrics-port" in plugin.log
     assert "cannot be listened on" in plugin.log
 
 
@@ -175,7 +175,7 @@ def test_the_socket_of_a_plugin_that_was_killed_is_replaced(
         pytest.param(["--health-interval=0"], "--health-interval", id="no time between probes"),
         pytest.param(["--health-interval=nan"], "--health-interval", id="an interval that is no number"),
         pytest.param(["--socket-name=a/b"], "--socket-name", id="a socket in another folder"),
-        pytest.param(["--health-port=70000"], "--health-port", id="a port beyond the last"),
+        pytest.param(["--metrics-port=70000"], "--metrics-port", id="a port beyond the last"),
         pytest.param(["--kubelet-directory=/" + "x" * 120], "--kubelet-directory", id="too long a path"),
         pytest.param(["--node-name="], "NODE_NAME", id="no node name"),
     ],

@@ -57,8 +57,8 @@ class PluginProcess:
             self.process.kill()
             self.process.wait()
 
-    def health_port(self) -> int:
-        """Return the port that `--health-port=0` gave."""
+    def metrics_port(self) -> int:
+        """Return the port that `--metrics-port=0` gave."""
         self.wait_for_log('"port": ')
         return int(self.log.split('"port": ')[1].split("}")[0].split(",")[0])
 

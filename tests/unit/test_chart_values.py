@@ -68,7 +68,7 @@ def test_default_values_fit_the_schema() -> None:
         ("devicePlugin.resourcePrefix", "gpu", "does not match"),
         ("devicePlugin.kubeletDirectory", "var/lib/kubelet", "does not match"),
         ("devicePlugin.maxUnavailable", "0%", "is not valid under any"),
-        ("devicePlugin.healthPort", 80, "less than the minimum"),
+        ("devicePlugin.metricsPort", 80, "less than the minimum"),
         ("devicePlugin.extraVolumeMounts", [{"name": "driver"}], "'mountPath' is a required property"),
     ],
 )
@@ -109,11 +109,12 @@ def test_the_priority_class_is_the_promised_one() -> None:
     assert "globalDefault: false\n" in text
 
 
-def test_the_scheduler_and_its_extender_meet_on_one_port_and_name() -> None:
+def test_ports_and_the_name_of_the_scheduler_are_those_of_the_api() -> None:
     assert f'"mcp2026.schedulerName" -}}}}\n{names.SCHEDULER_NAME}\n' in template("_helpers.tpl")
     assert f"urlPrefix: http://127.0.0.1:{names.EXTENDER_PORT}/v1" in template("scheduler-config.yaml")
     assert f"--port={names.EXTENDER_PORT}" in template("scheduler.yaml")
     assert f"--metrics-port={names.METRICS_PORT}" in template("scheduler.yaml")
+    assert VALUES["devicePlugin"]["metricsPort"] == names.METRICS_PORT
 
 
 def test_the_extender_is_asked_about_the_resource_that_the_plugin_offers() -> None:

@@ -131,7 +131,7 @@ def test_the_programs_understand_their_command_lines(render: Callable[..., list[
         plugin = containers(by_kind(objects, "DaemonSet"))["device-plugin"]
         assert plugin["command"][0] == "mcp2026-device-plugin"
         found = read_plugin_settings(plugin["command"][1:], {"NODE_NAME": "n"})
-        assert found.health_port == plugin["ports"][0]["containerPort"]
+        assert found.metrics_port == plugin["ports"][0]["containerPort"]
         mounts = {mount["mountPath"] for mount in plugin["volumeMounts"]}
         assert {str(found.plugin_directory), str(found.pod_resources_socket.parent)} <= mounts
         configuration = yaml.safe_load(by_kind(objects, "ConfigMap")["data"]["scheduler.yaml"])
