@@ -41,6 +41,8 @@ REST_PORT: Final = 8080
 GRPC_PORT: Final = 8081
 METRICS_PORT: Final = 8082
 HEALTH_PROBE_PORT: Final = 9090
+LIVENESS_PORT: Final = 8080
+"""Of the operator, which serves nothing else."""
 EXTENDER_PORT: Final = 8888
 """Loopback only: the extender shares its pod with the scheduler that calls it."""
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mcp2026.api.names import REST_PORT
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.topology_table import Output, render
 from mcp2026.topology.errors import TopologyError
@@ -31,7 +32,7 @@ def local(
     ] = None,
     port: Annotated[
         int, typer.Option(min=0, max=65_000, help="Port of the first replica; 0: a free one.")
-    ] = 8080,
+    ] = REST_PORT,
     timeout: Annotated[float, typer.Option(help="Seconds until the model must be ready.")] = 120.0,
     check: Annotated[
         bool, typer.Option("--check", help="Compare one answer with ONNX Runtime alone, then stop.")

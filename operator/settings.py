@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from mcp2026.api.errors import SettingsError
-from mcp2026.api.names import SCHEDULER_NAME
+from mcp2026.api.names import LIVENESS_PORT, SCHEDULER_NAME
 from mcp2026.api.settings import SettingsParser, add_log_flags
 from mcp2026.api.structured_log import LogFormat, LogLevel
 
@@ -37,7 +37,7 @@ class Settings:
     pods: PodSettings
     namespaces: tuple[str, ...] = ()
     """Watched namespaces; none: the whole cluster."""
-    liveness_port: int = 8080
+    liveness_port: int = LIVENESS_PORT
     """GET /healthz; 0: none."""
     resync_seconds: float = 300.0
     """Everything is listed and reconciled again after this time, whether events came or not."""

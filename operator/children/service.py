@@ -7,7 +7,7 @@ from mcp2026.operator.manifests import Manifest, with_digest
 
 
 def service(model: InferenceModel) -> Manifest:
-    """Return the Service ``<model>``, port 8080."""
+    """Return the Service ``<model>``, which listens on the REST port."""
     return with_digest(
         {
             "apiVersion": "v1",

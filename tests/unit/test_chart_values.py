@@ -115,6 +115,8 @@ def test_ports_and_the_name_of_the_scheduler_are_those_of_the_api() -> None:
     assert f"--port={names.EXTENDER_PORT}" in template("scheduler.yaml")
     assert f"--metrics-port={names.METRICS_PORT}" in template("scheduler.yaml")
     assert VALUES["devicePlugin"]["metricsPort"] == names.METRICS_PORT
+    assert f"--liveness-port={names.LIVENESS_PORT}" in template("operator.yaml")
+    assert f"containerPort: {names.LIVENESS_PORT}}}" in template("operator.yaml")
 
 
 def test_the_extender_is_asked_about_the_resource_that_the_plugin_offers() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mcp2026.api.names import GPU_UUIDS_VARIABLE, REST_PORT
 from tools.cluster import Cluster, Level, up
 from tools.cluster.errors import ClusterError
 from tools.cluster.progress import Report
@@ -64,10 +65,10 @@ def demonstrate(cluster: Cluster, machine: Path, model: Path, say: Report) -> bo
     cluster.wait("inferencemodel/resnet50", "condition=Ready", timeout_s=180)
     rows = random_images(2)
     service = cluster.get("service", "resnet50")["spec"]["clusterIP"]
-    say(f"POST http://{service}:8080/v1/infer")
-    answer, expected = infer(f"{service}:8080", rows), run_directly(model, rows)
+    say(f"POST http://{service}:{REST_PORT}/v1/infer")
+    answer, expected = infer(f"{service}:{REST_PORT}", rows), run_directly(model, rows)
     correct = bool(np.allclose(answer, expected, rtol=TOLERANCE, atol=TOLERANCE))
-    gpus = cluster.kubectl("exec", "deploy/resnet50", "--", "printenv", "MCP2026_GPU_UUIDS").strip()
+    gpus = cluster.kubectl("exec", "deploy/resnet50", "--", "printenv", GPU_UUIDS_VARIABLE).strip()
     print("\n$ kubectl get pods --all-namespaces -o wide")
     print(cluster.kubectl("get", "pods", "--all-namespaces", "-o", "wide"))
     print("$ kubectl get gputopologies -o wide")

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from mcp2026.api.names import GPU_RESOURCE
 from tests.fakes.nvml import FakeNvml
 from tools.cluster import Cluster
 from tools.cluster.cache import cache_folder, content_key, folder_contents
@@ -131,4 +132,4 @@ def provide_models(cluster: Cluster, folder: Path, namespace: str = "default") -
 
 def _allocatable_gpus(cluster: Cluster) -> int:
     (node,) = cluster.get("nodes")["items"]
-    return int(node["status"]["allocatable"].get("mcp2026.io/gpu", 0))
+    return int(node["status"]["allocatable"].get(GPU_RESOURCE, 0))
