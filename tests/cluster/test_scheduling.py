@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from mcp2026.api.names import EXTENDER_PORT, GPU_RESOURCE, SCHEDULER_NAME
-from tests.unit.scheduler_extender.clusters import topology
+from tests.fakes.clusters import topology
 from tools.cluster import Cluster, up
 from tools.cluster.control_plane import ControlPlaneOptions, scheduler_configuration
 from tools.cluster.go_programs import build

@@ -15,7 +15,7 @@ from mcp2026.scheduler_extender.cluster_events import Kind
 from mcp2026.scheduler_extender.metrics import Metrics
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.server import MAX_BODY_BYTES, ExtenderServer
-from tests.unit.scheduler_extender.clusters import filled_cache, listed, node, pod, topology
+from tests.fakes.clusters import filled_cache, listed, node, pod, topology
 
 PAIRS = "4xa100-pcie-nvlink-pairs"
 

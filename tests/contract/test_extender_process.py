@@ -21,7 +21,7 @@ from aiohttp import web
 
 from mcp2026.scheduler_extender.adapters.cluster_watch import PATHS
 from mcp2026.scheduler_extender.cluster_events import Kind
-from tests.unit.scheduler_extender.clusters import node, pod, topology
+from tests.fakes.clusters import node, pod, topology
 
 PAIRS = "4xa100-pcie-nvlink-pairs"
 PATIENCE_S = 20

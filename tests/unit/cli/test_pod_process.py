@@ -9,7 +9,7 @@ from mcp2026.cli.errors import CommandError
 from mcp2026.cli.pod_process import Mounts, arguments, local_config, mounts
 from mcp2026.operator.children import deployment, serving_config, serving_config_map
 from mcp2026.operator.settings import PodSettings
-from tests.unit.operator.played_cluster import model
+from tests.fakes.played_cluster import model
 
 MODEL = parse_inference_model(
     model(

@@ -12,7 +12,7 @@ from mcp2026.operator.children import (
     serving_digest,
 )
 from mcp2026.operator.settings import PodSettings
-from tests.unit.operator.played_cluster import model
+from tests.fakes.played_cluster import model
 
 SETTINGS = PodSettings(runtime_image="registry.example/mcp2026:1", image_pull_policy="Never")
 

@@ -9,7 +9,7 @@ import pytest
 
 from mcp2026.operator.actions import ApplyChild, EmitEvent, RequeueAfter, UpdateStatus
 from mcp2026.operator.progress import TRANSITIONS_KEPT
-from tests.unit.operator.played_cluster import PlayedCluster, model
+from tests.fakes.played_cluster import PlayedCluster, model
 
 
 def applied(actions: list[Any]) -> list[str]:

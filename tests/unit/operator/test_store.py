@@ -3,7 +3,7 @@
 from typing import Any
 
 from mcp2026.operator.store import Store
-from tests.unit.operator.played_cluster import model
+from tests.fakes.played_cluster import model
 
 KEY = ("team-a", "resnet50")
 

@@ -12,7 +12,7 @@ from mcp2026.scheduler_extender.wire import (
     decode_args,
     encode,
 )
-from tests.unit.scheduler_extender.clusters import node, pod
+from tests.fakes.clusters import node, pod
 
 
 def body(**members: Any) -> bytes:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mcp2026.scheduler_extender.cache import NO_TOPOLOGY
 from mcp2026.scheduler_extender.filtering import filter_nodes
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
-from tests.unit.scheduler_extender.clusters import filled_cache, pod, topology
+from tests.fakes.clusters import filled_cache, pod, topology
 
 FOUR = "4xa100-pcie-nvlink-pairs"
 

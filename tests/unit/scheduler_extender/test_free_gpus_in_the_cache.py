@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp2026.scheduler_extender.cache import NO_TOPOLOGY, ClusterCache
 from mcp2026.scheduler_extender.cluster_events import ClusterEvent, Gone, Kind, Listed, Seen, observe
 from mcp2026.scheduler_extender.snapshot import NodeGpus
-from tests.unit.scheduler_extender.clusters import filled_cache, listed, node, pod, topology
+from tests.fakes.clusters import filled_cache, listed, node, pod, topology
 
 FOUR = "4xa100-pcie-nvlink-pairs"
 

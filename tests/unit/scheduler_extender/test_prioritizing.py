@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.prioritizing import prioritize_nodes, ranks_to_priorities
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
-from tests.unit.scheduler_extender.clusters import filled_cache, pod, topology
+from tests.fakes.clusters import filled_cache, pod, topology
 
 PAIRS = "4xa100-pcie-nvlink-pairs"
 """NVLink bridges join 0 with 1 and 2 with 3."""

@@ -11,7 +11,7 @@ from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.cluster_events import Kind, Listed, observe
 from mcp2026.topology.machine import Machine, ancestor_name, machine_from_file
 
-TOPOLOGIES = Path(__file__).parents[2] / "topologies"
+TOPOLOGIES = Path(__file__).parents[1] / "topologies"
 
 
 @cache
