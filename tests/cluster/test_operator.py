@@ -3,20 +3,21 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.cluster.test_crds import install_crds
+from tests.loopback import free_port, http_get, kubeconfig_for
 from tools.cluster.cluster import Cluster
 from tools.cluster.errors import ClusterError
 
@@ -110,13 +111,6 @@ def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -
         running.process.terminate()
         assert running.process.wait(30) == 0, log.read_text()[-3000:]
         control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def start(cluster: Cluster, log: Path, port: int, *more: str) -> subprocess.Popen[bytes]:
@@ -329,9 +323,9 @@ def test_at_rest_nothing_is_written_over_several_full_lists(operator: Operator) 
 
 
 def test_the_liveness_endpoint_tells_the_age_of_the_newest_full_list(operator: Operator) -> None:
-    with urllib.request.urlopen(f"http://127.0.0.1:{operator.liveness_port}/healthz", timeout=10) as answer:
-        assert answer.status == 200
-        assert 0 <= json.load(answer)["seconds_since_full_list"] < 60
+    status, body = http_get(operator.liveness_port, "/healthz")
+    assert status == 200
+    assert 0 <= json.loads(body)["seconds_since_full_list"] < 60
 
 
 def test_no_traceback_was_logged(operator: Operator) -> None:
@@ -350,9 +344,6 @@ def test_an_operator_that_was_killed_leaves_the_rest_to_its_successor(
 
 
 def test_without_the_crd_the_operator_names_it_and_how_to_install_it(tmp_path: Path) -> None:
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-    from threading import Thread
-
     class Bare(BaseHTTPRequestHandler):
         """Answers as an API server that lacks the group: the shared one must keep its CRDs."""
 
@@ -366,12 +357,7 @@ def test_without_the_crd_the_operator_names_it_and_how_to_install_it(tmp_path: P
 
     server = HTTPServer(("127.0.0.1", 0), Bare)
     Thread(target=server.serve_forever, daemon=True).start()
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
-        f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{server.server_port}'}}}}]\n"
-        "users: [{name: u, user: {token: t}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
-    )
+    kubeconfig = kubeconfig_for(server.server_port, tmp_path)
     ended = subprocess.run(
         [sys.executable, "-m", "mcp2026.operator", "--runtime-image", "x"],
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from tests.fakes.kubelet import FakeKubelet, running_kubelet
 from tests.fakes.nvml import FakeNvml
-from tests.fakes.plugin_process import PAIRS, StartPlugin, allocate, health, http, preferred
+from tests.fakes.plugin_process import PAIRS, StartPlugin, allocate, health, preferred
+from tests.loopback import http_get
 
 pytest_plugins = ["tests.fakes.plugin_fixtures"]
 
@@ -32,21 +33,21 @@ def test_a_driver_that_goes_away_makes_all_unhealthy_and_answers_go_on(
     plugin = start_plugin(nvml, "--metrics-port=0")
     endpoint = kubelet.endpoint()
     port = plugin.metrics_port()
-    assert http(port, "/readyz")[0] == 200
+    assert http_get(port, "/readyz")[0] == 200
 
     nvml.fail("*", "*", "NVML_ERROR_DRIVER_NOT_LOADED")
     kubelet.wait(lambda: len(endpoint.lists) >= 2, "a new list")
     assert health(endpoint.lists[1]) == ["Unhealthy"] * 4
     assert preferred(endpoint, PAIRS, 2) == PAIRS[:2]
-    status, body = http(port, "/readyz")
+    status, body = http_get(port, "/readyz")
     assert status == 503
     assert "Driver Not Loaded" in body
-    assert http(port, "/healthz")[0] == 200
+    assert http_get(port, "/healthz")[0] == 200
 
     nvml.heal()
     kubelet.wait(lambda: len(endpoint.lists) >= 3, "a list after the recovery")
     assert health(endpoint.lists[2]) == ["Healthy"] * 4
-    assert http(port, "/readyz")[0] == 200
+    assert http_get(port, "/readyz")[0] == 200
 
 
 def test_a_gpu_that_could_not_be_read_at_the_start_is_offered_once_it_answers(
@@ -83,18 +84,18 @@ def test_it_is_ready_once_registered_and_counts_what_it_did(
 ) -> None:
     plugin = start_plugin(nvml, "--metrics-port=0")
     port = plugin.metrics_port()
-    assert http(port, "/healthz") == (200, "ok\n")
-    status, body = http(port, "/readyz")
+    assert http_get(port, "/healthz") == (200, "ok\n")
+    status, body = http_get(port, "/readyz")
     assert (status, body) == (503, "not registered with the kubelet\n")
 
     with running_kubelet(kubelet_root) as kubelet:
         endpoint = kubelet.endpoint()
         plugin.wait_for_log("registered mcp2026.io/gpu")
-        assert http(port, "/readyz") == (200, "ok\n")
+        assert http_get(port, "/readyz") == (200, "ok\n")
         preferred(endpoint, PAIRS, 2)
         preferred(endpoint, [], 1)
         allocate(endpoint, PAIRS[:2])
-        metrics = http(port, "/metrics")[1].splitlines()
+        metrics = http_get(port, "/metrics")[1].splitlines()
 
     assert 'mcp2026_device_plugin_gpus{health="healthy"} 4.0' in metrics
     assert 'mcp2026_device_plugin_registrations_total{result="succeeded"} 1.0' in metrics

@@ -9,7 +9,8 @@ import pytest
 
 from tests.fakes.kubelet import FakeKubelet, running_kubelet
 from tests.fakes.nvml import FakeNvml
-from tests.fakes.plugin_process import PAIRS, StartPlugin, http, preferred
+from tests.fakes.plugin_process import PAIRS, StartPlugin, preferred
+from tests.loopback import http_get
 
 pytest_plugins = ["tests.fakes.plugin_fixtures"]
 
@@ -102,8 +103,8 @@ def test_a_node_without_a_driver_can_be_left_idle_alive_and_ready(
     plugin = start_plugin(None, "--no-fail-on-no-gpus", "--metrics-port=0")
     plugin.wait_for_log("idle")
     port = plugin.metrics_port()
-    assert http(port, "/healthz")[0] == 200
-    assert http(port, "/readyz")[0] == 200
+    assert http_get(port, "/healthz")[0] == 200
+    assert http_get(port, "/readyz")[0] == 200
     assert plugin.stop() == 0
     assert plugin.log.count("idle") == 1
     assert not kubelet.endpoints

@@ -16,12 +16,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 from aiohttp import web
 
 from mcp2026.scheduler_extender.adapters.cluster_watch import PATHS
 from mcp2026.scheduler_extender.cluster_events import Kind
 from tests.fakes.clusters import node, pod, topology
+from tests.loopback import kubeconfig_for
 
 PAIRS = "4xa100-pcie-nvlink-pairs"
 PATIENCE_S = 20
@@ -179,26 +179,9 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.02)
 
 
-def kubeconfig(folder: Path, port: int) -> Path:
-    path = folder / "kubeconfig"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "it",
-                "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-                "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-                "users": [{"name": "it", "user": {}}],
-            }
-        )
-    )
-    return path
-
-
 async def start(folder: Path, api_port: int, *flags: str) -> Extender:
     command = [sys.executable, "-m", "mcp2026.scheduler_extender", "--log-format", "json"]
-    config = ["--kubeconfig", str(kubeconfig(folder, api_port))]
+    config = ["--kubeconfig", str(kubeconfig_for(api_port, folder))]
     process = await asyncio.create_subprocess_exec(
         *command, *config, *(flags or ("--port", "0")), stderr=asyncio.subprocess.PIPE
     )

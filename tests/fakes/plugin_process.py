@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +17,6 @@ TOPOLOGIES = Path(__file__).parents[1] / "topologies"
 PAIRS = [f"GPU-a1004006-0000-4000-8000-00000000000{index}" for index in range(4)]
 """The GPUs of 4xa100-pcie-nvlink-pairs, which the fixture `nvml` shows."""
 DEADLINE_S = 20.0
-NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class PluginProcess:
@@ -94,12 +91,3 @@ def allocate(endpoint: Endpoint, *containers: list[str]) -> list[contract.Contai
 def health(devices: dict[str, contract.Device]) -> list[str]:
     """Return the health of each of `PAIRS`."""
     return [devices[uuid].health for uuid in PAIRS]
-
-
-def http(port: int, path: str) -> tuple[int, str]:
-    """Return status and body of a GET on this machine."""
-    try:
-        with NO_PROXY.open(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()

@@ -2,14 +2,12 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from mcp2026.api import names
 from tests.cluster.chart.rendering import (
     containers,
 )
+from tests.loopback import free_port, http_get
 from tools.cluster.cluster import Cluster
 from tools.cluster.go_programs import program_path
 
@@ -34,13 +33,6 @@ def kubeconfig_of(cluster: Cluster, namespace: str, account: str, folder: Path) 
     path = folder / f"{account}.kubeconfig"
     path.write_text(yaml.safe_dump(configuration))
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -65,14 +57,6 @@ def until(log: Path, holds: Callable[[], bool], what: str, timeout_s: float = 40
     while not holds():
         assert time.monotonic() < deadline, f"waited in vain for {what}\n{log.read_text()[-4000:]}"
         time.sleep(0.2)
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 def test_scheduler_and_extender_work_with_the_rights_and_the_configuration_of_the_chart(
@@ -129,7 +113,7 @@ def test_scheduler_and_extender_work_with_the_rights_and_the_configuration_of_th
             running(extender, tmp_path / "extender.log") as extender_log,
             running(scheduler, tmp_path / "scheduler.log") as scheduler_log,
         ):
-            until(extender_log, lambda: answers(f"http://127.0.0.1:{health_port}/readyz"), "the extender")
+            until(extender_log, lambda: http_get(health_port, "/readyz")[0] == 200, "the extender")
 
             def leads() -> bool:
                 leases = control_plane.get("leases", "-n", installed)["items"]
@@ -171,7 +155,7 @@ def test_the_operator_works_with_the_rights_of_the_chart(
     }
     operator = [*command, f"--liveness-port={port}"]
     with running(operator, tmp_path / "operator.log", {"KUBECONFIG": str(kubeconfig)}) as log:
-        until(log, lambda: answers(f"http://127.0.0.1:{port}/healthz"), "the operator's liveness")
+        until(log, lambda: http_get(port, "/healthz")[0] == 200, "the operator's liveness")
         control_plane.apply(model)
         children = ("deployments", "services", "configmaps")
 
@@ -179,8 +163,11 @@ def test_the_operator_works_with_the_rights_of_the_chart(
             label = f"{names.MODEL_LABEL}=resnet50"
             return bool(control_plane.get(kind, "-n", installed, "-l", label)["items"])
 
+        def lacks(kind: str) -> bool:
+            return not has(kind)
+
         for kind in children:
-            until(log, lambda kind=kind: has(kind), f"a child of {kind}")  # type: ignore[misc]
+            until(log, partial(has, kind), f"a child of {kind}")
 
         def phase() -> str:
             status = control_plane.get("inferencemodel", "resnet50", "-n", installed).get("status", {})
@@ -189,5 +176,5 @@ def test_the_operator_works_with_the_rights_of_the_chart(
         until(log, lambda: phase() == "Pending", "a status")
         control_plane.kubectl("delete", "inferencemodel", "resnet50", "-n", installed)
         for kind in children:
-            until(log, lambda kind=kind: not has(kind), f"no child of {kind}")  # type: ignore[misc]
+            until(log, partial(lacks, kind), f"no child of {kind}")
         assert "orbidden" not in log.read_text()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.contract.runtime.server_process import Server, run_server
+from tests.loopback import free_port
 
 
 def failure(*arguments: str) -> tuple[int, str]:
@@ -142,9 +143,7 @@ def test_a_flag_out_of_range_names_flag_and_range(model, flag: str, value: str, 
 
 
 def test_every_worker_is_counted_in_one_scrape_on_either_port(model) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        metrics_port = free.getsockname()[1]
+    metrics_port = free_port()
     server = Server("--model-path", str(model("add")), "--workers", "2", "--metrics-port", str(metrics_port))
     try:
         x = np.zeros((1, 16), np.float32)

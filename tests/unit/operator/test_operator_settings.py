@@ -1,6 +1,5 @@
 """Flags, environment, defaults; and an operator that cannot start says why."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from mcp2026.api.errors import SettingsError
 from mcp2026.operator.settings import PodSettings, Settings, read_settings
+from tests.loopback import free_port, kubeconfig_for
 
 
 def test_the_image_alone_is_enough() -> None:
@@ -78,15 +78,8 @@ def test_without_any_credentials_it_says_what_it_looked_for(tmp_path: Path) -> N
 
 
 def test_an_api_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
-        f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n"
-        "users: [{name: u, user: {token: t}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
-    )
+    port = free_port()
+    kubeconfig = kubeconfig_for(port, tmp_path)
     ended = start({"HOME": str(tmp_path), "KUBECONFIG": str(kubeconfig)})
     assert ended.returncode == 1
     assert f"mcp2026-operator: http://127.0.0.1:{port}" in ended.stderr
