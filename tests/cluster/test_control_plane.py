@@ -1,7 +1,5 @@
 """A control plane comes up, stands beside another, and leaves nothing behind, however its owner ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

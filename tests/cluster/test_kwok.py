@@ -1,7 +1,5 @@
 """Played nodes are Ready, offer what they were told to, and take pods."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.cluster import Cluster

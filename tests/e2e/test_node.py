@@ -1,7 +1,5 @@
 """A real node runs images of ours, answers exec and logs, and its Services' addresses work."""
 
-from __future__ import annotations
-
 import urllib.request
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A node whose owner was killed leaves mounts, namespaces, cgroups and a bridge: the next run removes all."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A cache key changes with what it stands for, and half-written results never appear."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the programs of a cluster are told."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

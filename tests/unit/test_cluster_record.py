@@ -1,7 +1,5 @@
 """What a run made is written down so that exactly that can be removed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

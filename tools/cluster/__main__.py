@@ -1,7 +1,5 @@
 """The command line: `python -m tools.cluster --help`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

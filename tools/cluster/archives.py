@@ -4,8 +4,6 @@ For images that hold one static program, and for the base image whose one layer 
 content always gives the same bytes, so a digest tells whether anything changed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -17,8 +15,8 @@ from typing import Any
 
 from tools.cluster.cache import replacing
 
-#: The names that the container world gives to processors.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""The names that the container world gives to processors."""
 
 
 def image_config(

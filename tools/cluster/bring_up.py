@@ -1,7 +1,5 @@
 """Brings a cluster up at one of the levels, and leaves nothing behind if that fails."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

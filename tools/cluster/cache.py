@@ -3,8 +3,6 @@
 Everything here lies outside the repository and may be deleted at any time while no run is going on.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os
@@ -13,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Hexadecimal digits kept of a content key: 64 bits, ample for the few entries of one cache.
 KEY_DIGITS = 16
+"""Hexadecimal digits kept of a content key: 64 bits, ample for the few entries of one cache."""
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:

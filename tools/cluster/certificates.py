@@ -1,7 +1,5 @@
 """Keys and certificates of a run, made with the openssl program."""
 
-from __future__ import annotations
-
 import ipaddress
 import subprocess
 from collections.abc import Sequence
@@ -10,8 +8,8 @@ from pathlib import Path
 
 from tools.cluster.errors import ClusterError
 
-#: Days that certificates are valid: a run does not live longer than a day or two.
 VALID_DAYS = 30
+"""Days that certificates are valid: a run does not live longer than a day or two."""
 
 
 @dataclass(frozen=True, slots=True)

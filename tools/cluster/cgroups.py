@@ -1,7 +1,5 @@
 """The cgroup that holds all pods of a run, so that their processes are found again whatever happens."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path

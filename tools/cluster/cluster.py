@@ -1,7 +1,5 @@
 """A cluster as those who use it see it: brought up, asked, waited for, taken down."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -111,7 +109,7 @@ class Cluster:
                 raise ClusterError(f"waited {timeout_s:.0f} s in vain for {description}{problem}")
             time.sleep(poll_every_s)
 
-    def client(self) -> ApiClient:
+    def client(self) -> "ApiClient":
         """Return a client of the official Python library that talks to this cluster as administrator."""
         from kubernetes import config
 

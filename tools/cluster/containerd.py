@@ -1,7 +1,5 @@
 """Runs containerd for one node: its configuration, its pods' network, and its images."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
@@ -13,14 +11,14 @@ from tools.cluster.processes import start
 from tools.cluster.readiness import READY_TIMEOUT_S, wait_ready
 from tools.cluster.record import Record, StartedProgram
 
-#: Where Debian's package puts the network plugins.
 CNI_PROGRAMS = "/usr/lib/cni"
+"""Where Debian's package puts the network plugins."""
 
-#: The namespace in which the kubelet's side of containerd looks for images.
 IMAGE_NAMESPACE = "k8s.io"
+"""The namespace in which the kubelet's side of containerd looks for images."""
 
-#: The image of the container that holds each pod's namespaces.
 PAUSE_IMAGE = "localhost/mcp2026-pause:1"
+"""The image of the container that holds each pod's namespaces."""
 
 
 def socket_path(folder: Path) -> Path:

@@ -1,7 +1,5 @@
 """Starts etcd, the API server, the controller manager and the scheduler of one run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +16,8 @@ from tools.cluster.readiness import READY_TIMEOUT_S, HttpProbe, wait_ready
 from tools.cluster.record import Record, StartedProgram
 
 SERVICE_NETWORK = "10.96.0.0/16"
-#: The first address of the service network: the API server, as pods see it.
 SERVICE_API_ADDRESS = "10.96.0.1"
+"""The first address of the service network: the API server, as pods see it."""
 
 
 @dataclass(frozen=True, slots=True)

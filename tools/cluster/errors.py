@@ -1,12 +1,10 @@
 """What can go wrong while a cluster is brought up, each with what to do about it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
-#: How many lines of a failed program's log are shown.
 LOG_TAIL_LINES = 25
+"""How many lines of a failed program's log are shown."""
 
 
 class ClusterError(Exception):

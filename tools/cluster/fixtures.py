@@ -5,8 +5,6 @@ level cannot be had, its tests are skipped with one reason that says how to get 
 instead, so that a level is never left out by accident.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +20,8 @@ from tools.cluster.levels import Level
 from tools.cluster.record import state_folder
 from tools.cluster.requirements import how_to_get, missing_requirements
 
-#: The marks of tests, and the level that each stands for.
 LEVEL_OF_MARK = {"control_plane": Level.CONTROL_PLANE, "node": Level.NODE, "kwok": Level.KWOK}
+"""The marks of tests, and the level that each stands for."""
 
 
 @cache

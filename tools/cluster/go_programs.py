@@ -4,8 +4,6 @@ A program lies in the cache under the hash of all that decides its content (modu
 version change builds anew and a second run starts at once.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping
@@ -19,8 +17,8 @@ from tools.cluster.toolchain import find_go, required_version
 
 MODULES = Path(__file__).parent / "programs"
 
-#: Linux binaries without a libc: they run in an image that holds nothing else.
 GO_ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly", "GOWORK": "off"}
+"""Linux binaries without a libc: they run in an image that holds nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,6 @@ _KUBERNETES_PROGRAMS = (
     "kubelet",
     "kube-proxy",
 )
-#: Every program that can be built, by name.
 PROGRAMS: dict[str, Program] = {
     **{name: _kubernetes(name) for name in _KUBERNETES_PROGRAMS},
     "etcd": Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", ""),
@@ -71,6 +68,7 @@ PROGRAMS: dict[str, Program] = {
     ),
     "pause": Program("pause", "pause", ".", ""),
 }
+"""Every program that can be built, by name."""
 
 
 def module_version(go_mod: str, module: str) -> str:

@@ -4,8 +4,6 @@ Images of one static program are written by hand; others are built from a Contai
 base image that debootstrap makes. All are archives in the cache, found by what they are made of.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -24,12 +22,11 @@ from tools.cluster.progress import Report, run_reporting, to_stderr
 BASE_IMAGE = "localhost/mcp2026-base:bookworm"
 SUITE = "bookworm"
 
-#: What the base image holds beyond Debian's smallest set.
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv")
+"""What the base image holds beyond Debian's smallest set."""
 
 BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
-#: Left out of the base image: no program that runs in a pod reads these.
 BASE_LEFT_OUT = (
     "var/cache/apt",
     "var/lib/apt/lists",
@@ -38,9 +35,10 @@ BASE_LEFT_OUT = (
     "usr/share/locale",
     "dev",
 )
+"""Left out of the base image: no program that runs in a pod reads these."""
 
-#: Raised by hand when the recipe changes in a way that its inputs do not show.
 RECIPE = 1
+"""Raised by hand when the recipe changes in a way that its inputs do not show."""
 
 
 def pause_image(report: Report = to_stderr) -> Path:

@@ -1,7 +1,5 @@
 """Writes the files by which clients find and trust an API server."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Nodes that kwok plays: they are Ready, take pods and report them Running, and run nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,17 +12,17 @@ from tools.cluster.processes import start
 from tools.cluster.progress import Report
 from tools.cluster.readiness import READY_TIMEOUT_S, HttpProbe, wait_ready
 
-#: kwok plays the nodes that carry this annotation, and leaves others alone.
 PLAYED = {"kwok.x-k8s.io/node": "fake"}
+"""kwok plays the nodes that carry this annotation, and leaves others alone."""
 
-#: How nodes and pods go from one state to the next.
 STAGES = Path(__file__).with_name("kwok_stages.yaml")
+"""How nodes and pods go from one state to the next."""
 
-#: What a played node offers, unless told otherwise.
 CAPACITY = {"cpu": "64", "memory": "512Gi", "pods": "256", "ephemeral-storage": "1Ti"}
+"""What a played node offers, unless told otherwise."""
 
-#: Requests under way at the same time: kubectl sends one after the other, and slowly on purpose.
 CREATING_THREADS = 8
+"""Requests under way at the same time: kubectl sends one after the other, and slowly on purpose."""
 
 
 def played_node(

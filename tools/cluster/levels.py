@@ -1,7 +1,5 @@
 """The three levels at which a cluster can be had, from the cheapest to the most real."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 
@@ -18,7 +16,6 @@ class Level(StrEnum):
     """The control plane and nodes played by kwok: pods become Running and run nothing."""
 
 
-#: The Go programs that each level starts or uses.
 PROGRAMS: dict[Level, tuple[str, ...]] = {
     Level.CONTROL_PLANE: ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
     Level.NODE: (
@@ -34,3 +31,4 @@ PROGRAMS: dict[Level, tuple[str, ...]] = {
     ),
     Level.KWOK: ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"),
 }
+"""The Go programs that each level starts or uses."""

@@ -1,7 +1,5 @@
 """The bridge that joins a node with its pods, and the kernel settings that go with it."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import subprocess
@@ -12,14 +10,14 @@ from pathlib import Path
 from tools.cluster.errors import ClusterError
 from tools.cluster.record import Record
 
-#: Where the pods' addresses are taken from: the first of these networks that the machine does not use.
 CANDIDATES = ipaddress.ip_network("10.244.0.0/16")
+"""Where the pods' addresses are taken from: the first of these networks that the machine does not use."""
 
-#: Linux allows 15 characters for the name of an interface.
 INTERFACE_PREFIX = "mcp"
+"""Linux allows 15 characters for the name of an interface."""
 
-#: What a node needs of the kernel: pods reach what is not on their bridge through the node.
 SYSCTLS = {"net.ipv4.ip_forward": "1"}
+"""What a node needs of the kernel: pods reach what is not on their bridge through the node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Brings up one real node: a bridge, containerd, the kubelet and kube-proxy beside a control plane."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 from pathlib import Path
@@ -27,11 +25,11 @@ from tools.cluster.readiness import READY_TIMEOUT_S, HttpProbe, wait_ready
 from tools.cluster.record import Record, records, state_folder
 from tools.cluster.removal import mounts_under
 
-#: The device-plugin socket's path below it is fixed, so a machine has room for one kubelet.
 KUBELET_ROOT = Path("/var/lib/kubelet")
+"""The device-plugin socket's path below it is fixed, so a machine has room for one kubelet."""
 
-#: Where the kubelet puts links to containers' logs, whatever its configuration says.
 CONTAINER_LOG_LINKS = "/var/log/containers"
+"""Where the kubelet puts links to containers' logs, whatever its configuration says."""
 
 
 def node_name(cluster: str) -> str:

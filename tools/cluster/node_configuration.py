@@ -1,7 +1,5 @@
 """What the kubelet and kube-proxy of the one node are told, as data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which Debian packages a level needs, which of them this machine lacks, and how to install them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable
@@ -13,8 +11,8 @@ from tools.cluster.errors import ClusterError
 from tools.cluster.levels import Level
 from tools.cluster.progress import Report, run_reporting
 
-#: Where programs for the administrator lie, which are not on every user's PATH.
 ADMINISTRATOR_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where programs for the administrator lie, which are not on every user's PATH."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Gives each run ports that no other run has, now or a moment later."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Container, Iterator
 
@@ -9,9 +7,9 @@ from tools.cluster.cache import held
 from tools.cluster.errors import ClusterError
 from tools.cluster.record import Record, records, state_folder
 
-#: Below the range from which Linux gives ports to outgoing connections (32768 and up), so that none of
-#: those can take a port between the moment it is chosen and the moment a program listens on it.
 PORTS = range(20000, 30000)
+"""Below the range from which Linux gives ports to outgoing connections (32768 and up), so that none of
+those can take a port between the moment it is chosen and the moment a program listens on it."""
 
 
 def is_free(port: int) -> bool:

@@ -1,7 +1,5 @@
 """Starts programs so that they can be found again, and ends exactly those."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
@@ -14,8 +12,8 @@ from pathlib import Path
 from tools.cluster.errors import ClusterError, ProgramFailedError
 from tools.cluster.record import ProcessIdentity, Record, StartedProgram
 
-#: Carries the run id into every process that a run starts.
 RUN_VARIABLE = "MCP2026_CLUSTER_RUN"
+"""Carries the run id into every process that a run starts."""
 
 
 def parse_stat(stat: str) -> tuple[str, int]:

@@ -1,7 +1,5 @@
 """Long work tells what it is doing and for how long it has been at it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -10,11 +8,11 @@ from pathlib import Path
 
 from tools.cluster.errors import ClusterError, log_tail
 
-#: Receives one line of progress.
 Report = Callable[[str], None]
+"""Receives one line of progress."""
 
-#: Seconds between two lines about the same piece of work.
 REPORT_EVERY_S = 10.0
+"""Seconds between two lines about the same piece of work."""
 
 
 def to_stderr(line: str) -> None:

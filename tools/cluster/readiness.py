@@ -1,7 +1,5 @@
 """Waits for programs to become ready, and notices at once when one ends instead."""
 
-from __future__ import annotations
-
 import ssl
 import time
 import urllib.error
@@ -14,11 +12,11 @@ from tools.cluster.errors import ClusterError, ProgramFailedError
 from tools.cluster.processes import is_alive
 from tools.cluster.record import StartedProgram
 
-#: Seconds that a program may take to become ready on a busy machine.
 READY_TIMEOUT_S = 90.0
+"""Seconds that a program may take to become ready on a busy machine."""
 
-#: Seconds between two looks at something that gives no event of its own.
 POLL_EVERY_S = 0.05
+"""Seconds between two looks at something that gives no event of its own."""
 
 
 def wait_until(

@@ -4,8 +4,6 @@
 brought the cluster up was killed. Nothing that is not recorded here is ever touched.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -20,8 +18,8 @@ from tools.cluster.errors import ClusterError
 
 RECORD_FILE = "record.json"
 
-#: Names become parts of paths, cgroups and node names.
 NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
+"""Names become parts of paths, cgroups and node names."""
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):

@@ -1,7 +1,5 @@
 """Takes a run down from its record, whoever made it and however that process ended."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -18,8 +16,8 @@ from tools.cluster.processes import end, is_alive, of_run
 from tools.cluster.progress import Report
 from tools.cluster.record import Record, boot_id, records, state_folder
 
-#: Seconds for the kernel to let go of processes, mounts and cgroups.
 RELEASE_TIMEOUT_S = 20.0
+"""Seconds for the kernel to let go of processes, mounts and cgroups."""
 
 
 def remove(record: Record) -> None:

@@ -1,7 +1,5 @@
 """Says in words what a level lacks on this machine, and gets what can be got."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

