@@ -7,27 +7,17 @@ A field that we no longer set is found by the digest instead, which each child c
 
 import hashlib
 import json
-import re
 from decimal import Decimal
 from typing import Any
 
 from mcp2026.api.names import MANIFEST_DIGEST_ANNOTATION
+from mcp2026.api.quantities import parse_quantity
 
 Manifest = dict[str, Any]
 """A Kubernetes object in its JSON shape."""
 
 _LIST_KEYS = ("mountPath", "name", "containerPort", "port", "uid")
 """What tells the entries of a list apart, in the order in which it is looked for."""
-
-_QUANTITY = re.compile(r"^(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<suffix>[a-zA-Z]*)$")
-_SUFFIXES = {"": Decimal(1), "m": Decimal(1) / 1000} | {
-    suffix: Decimal(base) ** power
-    for base, suffixes in (
-        (1000, ("k", "M", "G", "T", "P", "E")),
-        (1024, ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")),
-    )
-    for power, suffix in enumerate(suffixes, start=1)
-}
 
 
 def digest(value: Any) -> str:
@@ -57,7 +47,7 @@ def covers(desired: Any, observed: Any, *, quantities: bool = False) -> bool:
     if isinstance(desired, list):
         return isinstance(observed, list) and _covers_list(desired, observed)
     if quantities and observed is not None:
-        return quantity(desired) == quantity(observed)
+        return _amount(desired) == _amount(observed)
     return bool(desired == observed)
 
 
@@ -72,9 +62,8 @@ def _covers_list(desired: list[Any], observed: list[Any]) -> bool:
     return all(covers(entry, found.get(entry[key])) for entry in desired)
 
 
-def quantity(value: str | int) -> Decimal | str:
-    """Return a Kubernetes quantity as a number; a text that is none stays itself."""
-    match = _QUANTITY.match(str(value))
-    if match is None or match["suffix"] not in _SUFFIXES:
-        return str(value)
-    return Decimal(match["number"]) * _SUFFIXES[match["suffix"]]
+def _amount(value: Any) -> Decimal | str:
+    """Return a quantity as a number; a text that is none stays itself."""
+    text = str(value)
+    amount = parse_quantity(text)
+    return text if amount is None else amount

@@ -4,19 +4,10 @@ The same arithmetic as kube-scheduler's: containers and sidecars run together, s
 container runs alone beside the sidecars started before it, so the greatest such moment counts.
 """
 
-import re
-from decimal import Decimal
-
 from mcp2026.api.names import GPU_RESOURCE
+from mcp2026.api.quantities import parse_quantity
 from mcp2026.scheduler_extender.errors import InvalidQuantityError
 from mcp2026.scheduler_extender.kube_objects import Container, PodSpec, Quantity
-
-_QUANTITY = re.compile(r"\+?(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,2})|(m|[kMGTPE]|[KMGTPE]i)?)")
-_MULTIPLIERS = {
-    "m": Decimal("0.001"),
-    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},
-    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
-}
 
 
 def gpus_asked(spec: PodSpec, resource: str = GPU_RESOURCE) -> int:
@@ -57,11 +48,7 @@ def device_count(resource: str, quantity: Quantity) -> int:
         InvalidQuantityError: it is no quantity, negative, or not whole.
 
     """
-    match = _QUANTITY.fullmatch(str(quantity))
-    if match is None:
-        raise InvalidQuantityError(resource, quantity)
-    digits, exponent, suffix = match.groups()
-    amount = Decimal(digits) * Decimal(10) ** int(exponent or 0) * _MULTIPLIERS.get(suffix, Decimal(1))
-    if amount != amount.to_integral_value():
+    amount = parse_quantity(str(quantity))
+    if amount is None or amount != amount.to_integral_value():
         raise InvalidQuantityError(resource, quantity)
     return int(amount)
