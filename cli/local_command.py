@@ -47,7 +47,8 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: fl
     gpu, where = gpu_environment(model.spec.gpu.count)
     say(f"{model.name}: {model.spec.versions_column} from {file}")
     say(where)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _interrupt)  # a shell starts what runs in its background with SIGINT ignored
     with tempfile.TemporaryDirectory(prefix="mcp2026-local-") as folder:
         cluster = LocalCluster(resource, Path(folder), claims, first_port)
         cluster.environment = {**cluster.environment, **gpu}

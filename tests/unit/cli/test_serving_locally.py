@@ -93,12 +93,20 @@ def test_a_checked_inference_agrees_with_onnx_runtime(tmp_path: Path, models: Pa
 
 @pytest.fixture
 def serving(tmp_path: Path, models: Path) -> Iterator[subprocess.Popen[str]]:
-    """Give a command that serves in the foreground, at the moment when it is ready."""
+    """Give a command at the moment when it is ready.
+
+    It starts with SIGINT ignored, as a shell starts what runs in its background.
+    """
     line, environment = command(
         tmp_path, "local", "-f", str(model_file(tmp_path)), "--volume", f"models={models}", "--port", "0"
     )
     process = subprocess.Popen(
-        line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        line,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     assert process.stdout is not None
     for said in process.stdout:
