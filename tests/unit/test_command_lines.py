@@ -1,6 +1,8 @@
 """The four processes are started and refused in one way."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from mcp2026.device_plugin.settings import read_settings as read_plugin_settings
 from mcp2026.operator.settings import read_settings as read_operator_settings
 from mcp2026.runtime.settings import read_settings as read_server_settings
 from mcp2026.scheduler_extender.settings import read_settings as read_extender_settings
+
+ROOT = Path(__file__).parents[2]
 
 Read = Callable[[Sequence[str], Mapping[str, str]], Any]
 
@@ -50,3 +54,25 @@ def test_each_tells_its_flags(
         read(("--help",), {})
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: {program} ")
+
+
+@pytest.mark.parametrize(
+    ("read", "folder"),
+    [
+        pytest.param(read_plugin_settings, "device_plugin", id="device plugin"),
+        pytest.param(read_operator_settings, "operator", id="operator"),
+        pytest.param(read_extender_settings, "scheduler_extender", id="scheduler extender"),
+    ],
+)
+def test_the_table_of_settings_in_the_readme_has_exactly_the_flags(
+    read: Read, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        read(("--help",), {})
+    flags = set(re.findall(r"--[a-z][-a-z]*", capsys.readouterr().out)) - {"--help"}
+    section = (ROOT / folder / "README.md").read_text().partition("## Settings\n")[2].partition("\n## ")[0]
+    rows = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
+    switches = re.findall(r"--\[no-\]([a-z-]+)", rows)
+    told = set(re.findall(r"--[a-z][-a-z]*", rows))
+    told |= {f"--{switch}" for switch in switches} | {f"--no-{switch}" for switch in switches}
+    assert told == flags
