@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tools.cluster import Cluster
-from tools.demo.inference import TOLERANCE, infer, random_images, run_directly
+from tools.demo.inference import TOLERANCE, infer, is_ready, random_images, run_directly
 from tools.demo.installation import NAMESPACE, ROOT, Installation, install, provide_models, sample_model
 
 pytestmark = pytest.mark.node
@@ -104,6 +104,7 @@ def test_the_topology_says_who_holds_which_gpu(resnet50: Cluster) -> None:
 
 def test_an_inference_through_the_service_is_what_onnxruntime_answers(resnet50: Cluster, model: Path) -> None:
     address = resnet50.get("service", "resnet50")["spec"]["clusterIP"] + ":8080"
+    resnet50.wait_for(f"the Service to answer at {address}", lambda: is_ready(address))
     for rows in (random_images(1), random_images(3, seed=7)):
         expected = run_directly(model, rows)
         np.testing.assert_allclose(infer(address, rows), expected, rtol=TOLERANCE, atol=TOLERANCE)

@@ -12,7 +12,7 @@ from tools.cluster import Cluster, Level, up
 from tools.cluster.errors import ClusterError
 from tools.cluster.progress import Report
 from tools.cluster.requirements import prepare
-from tools.demo.inference import TOLERANCE, infer, random_images, run_directly
+from tools.demo.inference import TOLERANCE, infer, is_ready, random_images, run_directly
 from tools.demo.installation import ROOT, install, provide_models, sample_model
 
 MACHINE = ROOT / "tests" / "topologies" / "4xa100-pcie-nvlink-pairs.yaml"
@@ -65,8 +65,10 @@ def demonstrate(cluster: Cluster, machine: Path, model: Path, say: Report) -> bo
     cluster.wait("inferencemodel/resnet50", "condition=Ready", timeout_s=180)
     rows = random_images(2)
     service = cluster.get("service", "resnet50")["spec"]["clusterIP"]
-    say(f"POST http://{service}:{REST_PORT}/v1/infer")
-    answer, expected = infer(f"{service}:{REST_PORT}", rows), run_directly(model, rows)
+    address = f"{service}:{REST_PORT}"
+    cluster.wait_for(f"the Service to answer at {address}", lambda: is_ready(address))
+    say(f"POST http://{address}/v1/infer")
+    answer, expected = infer(address, rows), run_directly(model, rows)
     correct = bool(np.allclose(answer, expected, rtol=TOLERANCE, atol=TOLERANCE))
     gpus = cluster.kubectl("exec", "deploy/resnet50", "--", "printenv", GPU_UUIDS_VARIABLE).strip()
     print("\n$ kubectl get pods --all-namespaces -o wide")
