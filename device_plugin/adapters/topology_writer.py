@@ -80,10 +80,10 @@ def _connect() -> client.ApiClient:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except config.ConfigException:
             config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-    except config.ConfigException as error:
+    except Exception as error:  # a file of another shape makes the client stumble anyhow
         raise PublicationError(
-            f"neither a service account nor a kubeconfig is here ({error}): run in a pod with a service "
-            "account, or with --no-publish-topology"
+            f"neither a service account of a pod nor a usable kubeconfig file is there ({error}): run in a "
+            "pod with a service account, or with --no-publish-topology"
         ) from error
     configuration.retries = False
     return client.ApiClient(configuration)

@@ -83,9 +83,9 @@ class ApiServer:
         except config.ConfigException:
             try:
                 config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            except config.ConfigException as error:
+            except Exception as error:  # a file of another shape makes the client stumble anyhow
                 raise ApiServerUnreachableError(
-                    f"neither a service account of a pod nor a kubeconfig file is there: {error}"
+                    f"neither a service account of a pod nor a usable kubeconfig file is there: {error}"
                 ) from error
         configuration.connection_pool_maxsize = connections
         return cls(client.ApiClient(configuration))

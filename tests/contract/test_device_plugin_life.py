@@ -191,6 +191,18 @@ def test_a_bad_setting_is_refused_by_name(
     assert "Traceback" not in plugin.log
 
 
+def test_a_kubeconfig_that_cannot_be_read_is_told_and_the_kubelet_served_all_the_same(
+    kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin, tmp_path: Path
+) -> None:
+    broken = tmp_path / "kubeconfig"
+    broken.write_text("clusters: [")
+    plugin = start_plugin(nvml, "--publish-topology", environment={"KUBECONFIG": str(broken)})
+    plugin.wait_for_log("nor a usable kubeconfig file is there")
+    assert list(kubelet.endpoint().lists[0]) == PAIRS
+    assert plugin.stop() == 0
+    assert "Traceback" not in plugin.log
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly_and_removes_the_socket(
     number: signal.Signals, kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin

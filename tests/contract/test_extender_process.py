@@ -319,10 +319,12 @@ async def test_a_port_in_use_ends_it_with_1_and_advice(tmp_path: Path, api: ApiS
     assert "Traceback" not in extender.last_words
 
 
-async def test_a_broken_kubeconfig_ends_it_with_1_and_names_the_flag(tmp_path: Path) -> None:
-    (tmp_path / "broken").write_text("clusters: [")
+@pytest.mark.parametrize("content", ["clusters: [", "just words"], ids=["no YAML", "no kubeconfig"])
+async def test_a_broken_kubeconfig_ends_it_with_1_and_names_the_flag(tmp_path: Path, content: str) -> None:
+    (tmp_path / "broken").write_text(content)
     extender = await start(tmp_path, 1, "--port", "0", "--kubeconfig", str(tmp_path / "broken"))
     assert await asyncio.wait_for(extender.process.wait(), PATIENCE_S) == 1
     await extender.end()
     assert extender.last_words.startswith("mcp2026-scheduler-extender: ")
     assert "--kubeconfig" in extender.last_words
+    assert "Traceback" not in extender.last_words

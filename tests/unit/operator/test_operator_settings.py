@@ -70,10 +70,16 @@ def start(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_any_credentials_it_says_what_it_looked_for(tmp_path: Path) -> None:
-    ended = start({"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "absent")})
+@pytest.mark.parametrize(
+    "content", [None, "clusters: [", "just words"], ids=["absent", "no YAML", "no kubeconfig"]
+)
+def test_without_usable_credentials_it_says_what_it_looked_for(tmp_path: Path, content: str | None) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    if content is not None:
+        kubeconfig.write_text(content)
+    ended = start({"HOME": str(tmp_path), "KUBECONFIG": str(kubeconfig)})
     assert ended.returncode == 1
-    assert "neither a service account of a pod nor a kubeconfig file is there" in ended.stderr
+    assert "neither a service account of a pod nor a usable kubeconfig file is there" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
