@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.schema_errors import explain
 
 GpuHealth = Literal["Healthy", "Unhealthy"]
 
@@ -83,10 +83,9 @@ def parse_gpu_topology(resource: dict[str, Any]) -> GPUTopology:
 
     """
     metadata = resource.get("metadata") or {}
+    document = resource.get("status") or {}
     try:
-        status = msgspec.convert(resource.get("status") or {}, GPUTopologyStatus)
+        status = msgspec.convert(document, GPUTopologyStatus)
     except msgspec.ValidationError as error:
-        raise InvalidResourceError(
-            f"GPUTopology {metadata.get('name', '?')}", str(error), "the CRD's schema"
-        ) from error
+        raise explain(error, document, GPUTopologyStatus, "status") from error
     return GPUTopology(metadata.get("name", ""), status, metadata.get("resourceVersion", ""))
