@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
@@ -17,23 +18,17 @@ async def blocking_call(function: Callable[[], _Result]) -> _Result:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_Result] = loop.create_future()
 
-    def settle(result: _Result | None, error: BaseException | None) -> None:
-        if answer.cancelled():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(result)  # type: ignore[arg-type]
+    def settle(give: Callable[[], None]) -> None:
+        if not answer.cancelled():
+            give()
 
     def work() -> None:
-        result: _Result | None = None
-        failure: BaseException | None = None
         try:
-            result = function()
+            give = partial(answer.set_result, function())
         except BaseException as error:  # handed to the caller, whatever it is
-            failure = error
+            give = partial(answer.set_exception, error)
         with suppress(RuntimeError):  # the loop has ended meanwhile: nobody waits for the answer
-            loop.call_soon_threadsafe(settle, result, failure)
+            loop.call_soon_threadsafe(settle, give)
 
     threading.Thread(
         target=work, name=f"blocking-{getattr(function, '__name__', 'call')}", daemon=True

@@ -7,9 +7,6 @@ from functools import cached_property
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.machine import Machine
 
-MAX_DEVICE_ID_LENGTH = 63
-"""The kubelet takes no longer ones; a GPU's UUID has 40 characters."""
-
 
 @dataclass(frozen=True)
 class Snapshot:

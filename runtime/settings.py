@@ -254,16 +254,6 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         raise SettingsError(sources["metrics_port"], "is the REST port", "another port than --port")
 
 
-def encode_settings(settings: Settings) -> bytes:
-    """Return `settings` as JSON, for a worker process."""
-    return msgspec.json.encode(settings)
-
-
-def decode_settings(document: bytes) -> Settings:
-    """Return the settings that `encode_settings` wrote."""
-    return msgspec.json.decode(document, type=Settings)
-
-
 def with_threads(settings: Settings, threads: int) -> Settings:
     """Return `settings` with the number of compute threads filled in."""
     return dataclasses.replace(settings, threads=threads)

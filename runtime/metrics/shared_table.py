@@ -27,7 +27,6 @@ class SharedTable:
 
     def __init__(self, descriptor: int, rows: int, columns: int) -> None:
         self._cells = memoryview(mmap.mmap(descriptor, max(1, rows * columns) * CELL)).cast("d")
-        self._rows = rows
         self._columns = columns
 
     def row(self, index: int) -> "memoryview[float]":

@@ -20,7 +20,6 @@ class RequestHead:
     path: str
     headers: dict[bytes, bytes]
     """Names in lower case; of repeated headers the last."""
-    content_length: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,6 @@ class Http1Connection(asyncio.Protocol):
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._header_count = 0
-        self._lengths = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._head: RequestHead | None = None
@@ -188,7 +187,7 @@ class Http1Connection(asyncio.Protocol):
                 self.refuse(400, "this is no proxy")
             self._offer = True
             return
-        self._head = RequestHead(self._parser.get_method().decode("latin-1"), path, headers, length)
+        self._head = RequestHead(self._parser.get_method().decode("latin-1"), path, headers)
         if length is not None and length > limits.max_body_bytes:
             self.refuse(413, self._too_large())
             return

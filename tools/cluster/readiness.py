@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.cluster.certificates import KeyPair
-from tools.cluster.errors import ClusterError, ProgramFailedError
+from tools.cluster.errors import ProgramFailedError
 from tools.cluster.processes import is_alive
 from tools.cluster.record import StartedProgram
 
@@ -17,17 +17,6 @@ READY_TIMEOUT_S = 90.0
 
 POLL_EVERY_S = 0.05
 """Seconds between two looks at something that gives no event of its own."""
-
-
-def wait_until(
-    description: str, condition: Callable[[], bool], timeout_s: float, poll_every_s: float = POLL_EVERY_S
-) -> None:
-    """Return when the condition holds; raise ClusterError naming what was waited for when time is up."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() >= deadline:
-            raise ClusterError(f"waited {timeout_s:.0f} s in vain for {description}")
-        time.sleep(poll_every_s)
 
 
 def wait_ready(program: StartedProgram, is_ready: Callable[[], bool], timeout_s: float) -> None:

@@ -1,12 +1,15 @@
 """Flags, environment and serving configuration become one checked object."""
 
+import asyncio
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mcp2026.api.errors import SettingsError
-from mcp2026.runtime.settings import decode_settings, encode_settings, read_settings
+from mcp2026.runtime.process.control import Start, receive_from_parent
+from mcp2026.runtime.settings import read_settings
 
 MODEL = ("--model-path", "m.onnx")
 
@@ -67,9 +70,13 @@ def test_what_to_serve_can_come_from_the_environment_and_a_flag_overrides_it(tmp
     assert read_settings(list(MODEL), both).serving.model == "m"
 
 
-def test_a_worker_gets_exactly_the_parents_settings() -> None:
+async def test_a_worker_gets_exactly_the_parents_settings() -> None:
     settings = read_settings([*MODEL, "--no-tensor-cache", "--lame-duck-seconds", "2.5"], {})
-    assert decode_settings(encode_settings(settings)) == settings
+    wire = asyncio.StreamReader()
+    wire.feed_data(msgspec.json.encode(Start(settings, 0, [], 0, listen_first=True)) + b"\n")
+    told = await receive_from_parent(wire)
+    assert isinstance(told, Start)
+    assert told.settings == settings
     assert settings.serving.batching.tensor_cache is False
 
 
