@@ -76,6 +76,8 @@ class Job:
             self.started_ns = time.monotonic_ns()
             self.version.run(bound.binding)
             self.outputs = bound.outputs()
+            if self.version.signature.shared and not self.version.signature.ahead:
+                check_rows(self.outputs, self.rows)
         except Exception as error:
             self.error = error
         self.finished_ns = time.monotonic_ns()
@@ -84,6 +86,7 @@ class Job:
         """Give the buffers back. `outputs` must not be read after this."""
         self.outputs = []
         if self._bound is not None:
+            self._bound.forget_outputs()
             self.version.tensors.give_back(self._bound.arena)
             self._bound = None
 
@@ -101,6 +104,16 @@ def gather(parts: list[tuple[Array, ...]], buffers: list[Array], *, whole: bool)
             end = row + array.shape[0]
             buffer[row:end] = array
             row = end
+
+
+def check_rows(outputs: list[Array], rows: int) -> None:
+    """Raise unless every output has one row for each that went in: else no caller could be told its own.
+
+    The probe at load cannot rule out that the rows an output has depend on the values that go in.
+    """
+    for array in outputs:
+        if array.shape[:1] != (rows,):
+            raise ValueError(f"an output has shape {list(array.shape)} for {rows} rows")
 
 
 class Engine:

@@ -39,6 +39,12 @@ class Bound:
             return self._outputs
         return list(self.binding.copy_outputs_to_cpu())
 
+    def forget_outputs(self) -> None:
+        """Let go of what the last run allocated; else the next one would have to give the same shapes."""
+        if self._outputs is None:
+            self.binding.clear_binding_outputs()
+            self.arena.bind_outputs(self.binding)
+
 
 class Arena:
     """Memory for one batch of one lane at a time."""
@@ -82,9 +88,13 @@ class Arena:
             for spec, buffer in zip(self._signature.outputs, outputs, strict=True):
                 binding.bind_ortvalue_output(spec.name, OrtValue.ortvalue_from_numpy(buffer))
         else:
-            for spec in self._signature.outputs:
-                binding.bind_output(spec.name)
+            self.bind_outputs(binding)
         return Bound(self, binding, inputs, outputs)
+
+    def bind_outputs(self, binding: Any) -> None:
+        """Let ONNX Runtime allocate the outputs of the next run."""
+        for spec in self._signature.outputs:
+            binding.bind_output(spec.name)
 
 
 class TensorCache:

@@ -12,7 +12,7 @@ from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel, served_model
 from mcp2026.runtime.model.onnx_file import check_digest, check_onnx_file
 from mcp2026.runtime.model.providers import choose_providers
-from mcp2026.runtime.model.signature import Signature, TensorSpec, spec_of
+from mcp2026.runtime.model.signature import Signature, TensorSpec, outputs_can_be_bound, spec_of
 from mcp2026.runtime.settings import ProviderChoice
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,7 @@ def load_version(
         raise ModelLoadError(
             served.path, error.message, f"Tensors of these types are served: {error.allowed}"
         ) from error
-    shared = _probe(session, inputs, outputs, served)
-    return LoadedVersion(served, session, Signature(inputs, outputs, shared), batching)
+    return LoadedVersion(served, session, _probe(session, inputs, outputs, served), batching)
 
 
 def _open_session(path: str, threads: int, provider: ProviderChoice) -> Any:
@@ -79,8 +78,8 @@ def _open_session(path: str, threads: int, provider: ProviderChoice) -> Any:
 
 def _probe(
     session: Any, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], served: ServedVersion
-) -> bool:
-    """Warm the session, and find out whether requests may share an execution.
+) -> Signature:
+    """Warm the session, and find out how it may be run: together for several requests, into memory of ours.
 
     A dynamic first dimension alone does not say so: it may be time, or the model may mix its rows. So two
     rows are run together and each alone; only if that makes no difference are requests batched.
@@ -89,8 +88,10 @@ def _probe(
     random = np.random.default_rng(0)
     try:
         if not declared:
-            session.run(None, {spec.name: _sample(spec, 1, random) for spec in inputs})
-            return False
+            answer = session.run(None, {spec.name: _sample(spec, 1, random) for spec in inputs})
+            seen = [array.shape for array in answer]
+            ahead = outputs_can_be_bound(inputs, outputs, seen, shared=False)
+            return Signature(inputs, outputs, shared=False, ahead=ahead)
         together = {spec.name: _sample(spec, 2, random) for spec in inputs}
         both = session.run(None, together)
         alone = [
@@ -101,14 +102,16 @@ def _probe(
         log.warning(
             "version %s: no warm-up, requests run one at a time: %s", served.version_id, _first_line(error)
         )
-        return False
+        return Signature(inputs, outputs, shared=False, ahead=False)
     independent = all(
         whole.shape[:1] == (2,) and _same(whole, np.concatenate(parts))
         for whole, *parts in zip(both, *alone, strict=True)
     )
     if not independent:
         log.warning("version %s: rows influence each other, requests run one at a time", served.version_id)
-    return independent
+        return Signature(inputs, outputs, shared=False, ahead=False)
+    ahead = outputs_can_be_bound(inputs, outputs, [array.shape for array in both], shared=True)
+    return Signature(inputs, outputs, shared=True, ahead=ahead)
 
 
 def _sample(spec: TensorSpec, rows: int, random: np.random.Generator) -> Array:

@@ -56,9 +56,13 @@ class Signature:
     outputs: tuple[TensorSpec, ...]
     shared: bool
     """The first dimension counts rows, and rows do not influence each other: requests may share a run."""
+    ahead: bool
+    """The declared shapes of the outputs can be relied on: their memory may be bound before a run."""
 
     def output_shapes(self, capacity: int | None) -> list[tuple[int, ...]] | None:
         """Return the outputs' shapes for `capacity` rows, None if they are known only after the run."""
+        if not self.ahead:
+            return None
         shapes = []
         for spec in self.outputs:
             dims = spec.dims if capacity is None else (capacity, *spec.dims[1:])
@@ -66,6 +70,27 @@ class Signature:
                 return None
             shapes.append(tuple(dim for dim in dims if dim is not None))
         return shapes
+
+
+def outputs_can_be_bound(
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    seen: list[tuple[int, ...]],
+    *,
+    shared: bool,
+) -> bool:
+    """Return whether memory for the outputs may be bound before a run; `seen` are their shapes in one run.
+
+    A declared shape is no promise: a model may answer in another, which ONNX Runtime only warns of, and one
+    without any shape looks like a scalar. An output that is itself an input is not written to bound memory.
+    """
+    first = 1 if shared else 0  # the dimension of the rows is no question
+    names = {spec.name for spec in inputs}
+    return (
+        all(None not in spec.dims[first:] for spec in inputs)
+        and all(shape[first:] == spec.dims[first:] for spec, shape in zip(outputs, seen, strict=True))
+        and not any(spec.name in names for spec in outputs)
+    )
 
 
 def check_shape(spec: TensorSpec, shape: list[int], values: int, field: str) -> None:
@@ -83,7 +108,7 @@ def check_shape(spec: TensorSpec, shape: list[int], values: int, field: str) -> 
             raise invalid(field, f"{shape} does not fit input {spec.name!r}", allowed)
     product = math.prod(shape)
     if product > MAX_ELEMENTS:
-        raise invalid(field, f"{shape} asks for {product:.3g} values", f"at most {MAX_ELEMENTS} values")
+        raise invalid(field, f"{shape} asks for too many values", f"at most {MAX_ELEMENTS} values")
     if product != values:
         raise invalid(field, f"{shape} holds {product} values, but {values} were sent", "as many as values")
 
@@ -121,4 +146,13 @@ def spec_of(argument: Any) -> TensorSpec:
     return TensorSpec(argument.name, DTYPES[argument.type], dims)
 
 
-__all__ = ["DTYPES", "RequestError", "Signature", "TensorSpec", "check_shape", "count_rows", "spec_of"]
+__all__ = [
+    "DTYPES",
+    "RequestError",
+    "Signature",
+    "TensorSpec",
+    "check_shape",
+    "count_rows",
+    "outputs_can_be_bound",
+    "spec_of",
+]
