@@ -80,6 +80,8 @@ def decode_infer(body: bytes, model: ServedModel, max_timeout_ns: int) -> InferR
         raise _misfit(error, "") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(body, error) from error
+    except RecursionError as error:
+        raise invalid("body", "is nested too deeply", "one JSON object") from error
     if document.model is not None and document.model != model.name:
         raise RequestError(
             ErrorCode.NOT_FOUND, f"no model {document.model[:64]!r} is served here", "model", model.name

@@ -1,5 +1,6 @@
 """The REST API: paths, verbs, status codes and error bodies. Everything else lies behind it."""
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,8 @@ from mcp2026.runtime.model.loaded import ServedModel
 from mcp2026.runtime.model.signature import TensorSpec
 from mcp2026.runtime.protocol.exchange import JSON, Cancel, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.json_codec import decode_infer, encode_infer
+
+log = logging.getLogger(__name__)
 
 INFER_PATH = "/v1/infer"
 _METRICS_TYPE = b"text/plain; version=1.0.0; charset=utf-8"
@@ -64,9 +67,15 @@ class Observability:
         return error_response(error, ((b"allow", allow.encode()),))
 
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
-        """Serve one request that was admitted."""
+        """Serve one request that was admitted. Whatever goes wrong in here, it is answered."""
         method = "GET" if head.method == "HEAD" else head.method
-        return self._routes[head.path][method](head, body, respond)
+        try:
+            return self._routes[head.path][method](head, body, respond)
+        except Exception:
+            log.exception("%s %s failed", head.method, head.path)
+            self._metrics.failed(None, ErrorCode.INTERNAL)
+            respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
+            return None
 
     def protocol_error(self, status: int, message: str) -> Response:
         """Return the response for a request that the protocol itself refuses."""

@@ -32,6 +32,7 @@ def values(count: int) -> list[float]:
         pytest.param({"input": values(40), "shape": [2, 16]}, "shape", "40 were sent", id="too many values"),
         pytest.param({"input": values(16), "shape": [2**63, 16]}, "shape", "values", id="overflow"),
         pytest.param({"input": values(16), "shape": [10**30, 16]}, "shape", "values", id="absurd"),
+        pytest.param({"input": values(16), "shape": [10**400, 16]}, "shape", "values", id="no float either"),
         pytest.param({"input": values(16), "shape": [1.5, 16]}, "shape[0]", "int", id="fraction"),
         pytest.param({"input": values(16), "shape": "1,16"}, "shape", "array", id="text"),
         pytest.param(
@@ -88,6 +89,18 @@ def test_what_is_no_number_in_json_is_refused_by_name(shared, word: str) -> None
 def test_what_is_no_json_object_is_refused(shared, body: bytes) -> None:
     status, error = refusal(shared("add"), body)
     assert (status, error["field"]) == (400, "body")
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'], ids=["lists", "objects"])
+@pytest.mark.parametrize("before", [b'{"input":', b'{"inputs":{"input":{"data":', b""])
+@pytest.mark.parametrize("depth", [200, 200_000])
+def test_a_body_nested_without_end_is_refused(shared, opening: bytes, before: bytes, depth: int) -> None:
+    closing = {b"[": b"]", b'{"a":': b"}"}[opening]
+    body = before + opening * depth + b"1" + closing * depth + b"}" * before.count(b"{")
+    status, error = refusal(shared("add"), body)
+    assert (status, error["code"]) == (400, "invalid_argument")
+    status, error = refusal(shared("add"), before + opening * depth)
+    assert (status, error["code"]) == (400, "invalid_argument")
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**25])
