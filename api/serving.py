@@ -77,6 +77,10 @@ def decode_serving_config(document: bytes) -> ServingConfig:
         raise explain(error, decoded, ServingConfig, "servingConfig") from error
     except msgspec.DecodeError as error:
         raise InvalidResourceError("serving configuration", str(error), "one JSON object") from error
+    except RecursionError as error:
+        raise InvalidResourceError(
+            "serving configuration", "is nested too deeply", "one JSON object"
+        ) from error
     total = sum(version.weight for version in config.versions)
     if total != 100:
         raise InvalidResourceError("versions[].weight", f"the weights sum to {total}", "a sum of exactly 100")

@@ -28,6 +28,9 @@ def main() -> None:
     except StartupError as error:
         print(f"mcp2026-server: {error}", file=sys.stderr)
         sys.exit(1)
+    except OSError as error:  # no descriptors, no memory
+        print(f"mcp2026-server: cannot start: {error.strerror}. Raise the limit (ulimit -a)", file=sys.stderr)
+        sys.exit(1)
 
 
 async def _serve(settings: Settings) -> int:

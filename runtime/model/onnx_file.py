@@ -6,6 +6,7 @@ them: a file cut short ends inside a field, and a file of another kind does not 
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,9 +39,12 @@ def check_onnx_file(path: str) -> None:
 
     """
     file_path = Path(path)
-    if file_path.is_dir():
-        raise ModelLoadError(path, "it is a folder", "Give the .onnx file in it")
     try:
+        mode = file_path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ModelLoadError(path, "it is a folder", "Give the .onnx file in it")
+        if not stat.S_ISREG(mode):  # to open a pipe would wait for its other end
+            raise ModelLoadError(path, "it is no regular file", "Copy the model into a file")
         with file_path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size == 0:
@@ -50,6 +54,8 @@ def check_onnx_file(path: str) -> None:
         raise ModelLoadError(path, "no such file", _GET_A_MODEL) from error
     except OSError as error:
         raise ModelLoadError(path, str(error.strerror), "Make the file readable for this user") from error
+    except ValueError as error:  # a NUL, or half a surrogate pair
+        raise ModelLoadError(path, "no file can have this name", _GET_A_MODEL) from error
     except _TruncatedError as error:
         raise ModelLoadError(path, f"the file is truncated ({error})", _COPY_AGAIN) from error
     except _NotOnnxError as error:

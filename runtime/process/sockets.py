@@ -18,8 +18,8 @@ Address = tuple[int, str, int]
 class PortReservation:
     """The port, held for the life of the server by sockets that are bound but do not listen."""
 
-    def __init__(self, host: str, port: int) -> None:
-        """Take `port` on every address of `host`; 0 takes a free one.
+    def __init__(self, host: str, port: int, flag: str = "--port") -> None:
+        """Take `port` on every address of `host`; 0 takes a free one. An error says to change `flag`.
 
         Raises:
             ListenError: it is in use, not allowed, or `host` is not an address of this machine.
@@ -32,7 +32,7 @@ class PortReservation:
                 self._take(family, address, port if port or not self.addresses else self.port)
         except OSError as error:
             self.close()
-            raise _listen_error(host, port, error) from error
+            raise _listen_error(host, port, flag, error) from error
         if not self.addresses:
             raise ListenError(
                 f"cannot listen on {host}: this machine has no such address. Use --host 0.0.0.0"
@@ -73,10 +73,9 @@ class PortReservation:
 def _resolve(host: str) -> list[tuple[int, str]]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise ListenError(
-            f"cannot listen on {host}: {error.strerror}. Give an address of this machine"
-        ) from error
+    except (socket.gaierror, UnicodeError) as error:  # the latter: it could not even be asked for
+        problem = getattr(error, "strerror", None) or "no host can have this name"
+        raise ListenError(f"cannot listen on {host}: {problem}. Give an address of this machine") from error
     return list(dict.fromkeys((int(family), str(address[0])) for family, _, _, _, address in found))
 
 
@@ -99,12 +98,12 @@ def _bind(family: int, address: str, port: int) -> socket.socket:
     return made
 
 
-def _listen_error(host: str, port: int, error: OSError) -> ListenError:
+def _listen_error(host: str, port: int, flag: str, error: OSError) -> ListenError:
     if error.errno == errno.EADDRINUSE:
         return ListenError(
             f"cannot listen on {host}:{port}: port {port} is in use. "
-            "Stop the program that uses it, or choose another one with --port"
+            f"Stop the program that uses it, or choose another one with {flag}"
         )
     if error.errno == errno.EACCES:
-        return ListenError(f"cannot listen on {host}:{port}: not permitted. Choose a port from 1024 on")
+        return ListenError(f"cannot listen on {host}:{port}: not permitted. Choose {flag} from 1024 on")
     return ListenError(f"cannot listen on {host}:{port}: {error.strerror}")

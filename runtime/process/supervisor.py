@@ -168,12 +168,16 @@ class Supervisor:
 
     # --- workers
 
-    async def _keep(self, slot: _Slot, listeners: list[socket.socket]) -> None:
+    async def _keep(self, slot: _Slot, listeners: list[socket.socket] | None) -> None:
         """Run one worker after another in `slot`, until the server ends."""
         while self._health.phase in (Phase.LOADING, Phase.SERVING):
             started = time.monotonic()
             first = self._health.phase is Phase.LOADING
-            reason = await self._run_worker(slot, listeners)
+            try:
+                reason = await self._run_worker(slot, listeners or self._reservation.listeners())
+            except OSError as error:
+                reason = f"a worker could not be started: {error.strerror}. Raise the limit (ulimit -a)"
+            listeners = None
             self._metrics.reset_gauges(slot.index)
             if self._health.leaving:
                 return
@@ -187,7 +191,6 @@ class Supervisor:
             log.error("worker %d: %s; a new one starts in %.1f s", slot.index, reason, delay)
             self._metrics.worker_restarted()
             await asyncio.sleep(delay)
-            listeners = self._reservation.listeners()
 
     async def _run_worker(self, slot: _Slot, listeners: list[socket.socket]) -> str:
         """Start a worker, listen to it until it ends, and return why it ended."""
@@ -254,7 +257,7 @@ class Supervisor:
         if self._settings.metrics_port is None:
             return []
         loop = asyncio.get_running_loop()
-        reservation = PortReservation(self._settings.host, self._settings.metrics_port)
+        reservation = PortReservation(self._settings.host, self._settings.metrics_port, "--metrics-port")
         connections = Connections(loop, lambda _count: None)
         application = Observability(self._health, self._metrics)
         factory = connection_factory(application, ConnectionLimits(), connections, loop)

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -26,9 +27,14 @@ _CLEAN = {name: value for name, value in os.environ.items() if not name.startswi
 
 
 def run_server(
-    *arguments: str, environment: dict[str, str] | None = None
+    *arguments: str, environment: dict[str, str] | None = None, descriptors: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a server that is expected to end by itself."""
+    """Run a server that is expected to end by itself; it may open at most `descriptors`."""
+
+    def limit() -> None:
+        if descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
     return subprocess.run(
         [*_COMMAND, *arguments],
         env=_CLEAN | (environment or {}),
@@ -36,6 +42,7 @@ def run_server(
         text=True,
         timeout=PATIENCE,
         check=False,
+        preexec_fn=limit,
     )
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -64,6 +65,64 @@ def test_a_folder_is_no_model(tmp_path: Path) -> None:
     status, message = failure("--model-path", str(tmp_path))
     assert status == 1
     assert "it is a folder" in message
+
+
+def test_a_pipe_is_no_model_and_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.onnx"
+    os.mkfifo(path)
+    status, message = failure("--model-path", str(path))
+    assert status == 1
+    assert f"{path}: it is no regular file" in message
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/tmp/" + "x" * 300 + ".onnx", "/tmp/" + "x/" * 5_000, "with\0nul", "half a pair \ud800", ""],
+    ids=["long name", "long path", "NUL", "surrogate", "empty"],
+)
+def test_a_path_that_no_file_can_have_is_named(tmp_path: Path, path: str) -> None:
+    config = tmp_path / "serving.json"
+    config.write_text(json.dumps({"model": "m", "versions": [{"versionId": "v1", "path": path}]}))
+    status, message = failure("--serving-config", str(config))
+    assert status in (1, 2)
+    assert message.startswith("mcp2026-server: ")
+
+
+@pytest.mark.parametrize("depth", [100, 100_000])
+def test_a_serving_configuration_nested_too_deeply_is_named(tmp_path: Path, depth: int) -> None:
+    config = tmp_path / "serving.json"
+    config.write_text('{"model": ' + "[" * depth + "]" * depth + "}")
+    status, message = failure("--serving-config", str(config))
+    assert status == 2
+    assert str(config) in message
+
+
+@pytest.mark.parametrize("host", ["", "no.such.host.invalid", "x" * 300, "two..dots"])
+def test_a_host_that_is_none_is_named(model, host: str) -> None:
+    status, message = failure("--model-path", str(model("add")), "--port", "0", "--host", host)
+    assert status == 1
+    assert f"cannot listen on {host}" in message
+
+
+def test_a_metrics_port_in_use_is_told_by_its_own_flag(model, shared) -> None:
+    port = str(shared("add").port)
+    status, message = failure(
+        "--model-path", str(model("add")), "--host", "127.0.0.1", "--port", "0", "--metrics-port", port
+    )
+    assert status == 1
+    assert f"port {port} is in use" in message
+    assert message.endswith("--metrics-port")
+
+
+@pytest.mark.parametrize("descriptors", [9, 11, 13, 15])
+def test_without_descriptors_the_server_ends_and_says_so(model, descriptors: int) -> None:
+    """Never half-started, whether it is the port or a worker that cannot be had."""
+    run = run_server(
+        "--model-path", str(model("add")), "--port", "0", "--workers", "2", descriptors=descriptors
+    )
+    assert run.returncode == 1
+    assert "Too many open files" in run.stderr.splitlines()[-1]
+    assert "Traceback" not in run.stderr
 
 
 def test_a_model_that_onnx_runtime_refuses_is_named_once_by_four_workers(model, tmp_path: Path) -> None:
