@@ -45,7 +45,7 @@ fmt: setup ## Format the code
 lint: setup links ## Style, import layers, formatting
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@PYTHONPATH=build/links $(BIN)/lint-imports
+	@PYTHONPATH=build/links $(BIN)/lint-imports --no-logo
 
 type: setup links ## mypy, strict
 	@$(BIN)/mypy
