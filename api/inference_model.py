@@ -155,6 +155,16 @@ class InferenceModel(msgspec.Struct, frozen=True, rename="camel"):
     deleting: bool = False
 
 
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What is read of the metadata; the rest is anybody's."""
+
+    name: str = ""
+    namespace: str = "default"
+    uid: str = ""
+    generation: int = 1
+    deletion_timestamp: str | None = None
+
+
 def claim_and_path(uri: str) -> tuple[str, PurePosixPath]:
     """Split ``pvc://<claim>/<path>`` into the claim's name and the path below its root."""
     claim, _, path = uri.removeprefix("pvc://").partition("/")
@@ -168,22 +178,25 @@ def parse_inference_model(resource: dict[str, Any]) -> InferenceModel:
         InvalidResourceError: a field is missing, unknown or refused by the schema, or two fields contradict.
 
     """
-    metadata = resource.get("metadata") or {}
-    name = metadata.get("name", "")
+    document = resource.get("metadata") or {}
+    try:
+        metadata = msgspec.convert(document, _Metadata)
+    except msgspec.ValidationError as error:
+        raise explain(error, document, _Metadata, "metadata") from error
     document = resource.get("spec") or {}
     try:
         spec = msgspec.convert(document, InferenceModelSpec)
     except msgspec.ValidationError as error:
         raise explain(error, document, InferenceModelSpec, "spec") from error
-    check_inference_model(name, spec)
+    check_inference_model(metadata.name, spec)
     return InferenceModel(
-        namespace=metadata.get("namespace", "default"),
-        name=name,
-        uid=metadata.get("uid", ""),
-        generation=metadata.get("generation", 1),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        generation=metadata.generation,
         spec=spec,
         status=parse_status(resource),
-        deleting="deletionTimestamp" in metadata,
+        deleting=metadata.deletion_timestamp is not None,
     )
 
 

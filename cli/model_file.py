@@ -26,8 +26,10 @@ def read_model(path: Path) -> tuple[Manifest, InferenceModel]:
         documents = [document for document in yaml.safe_load_all(path.read_text()) if document]
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} is not YAML: {error}") from error
+    except RecursionError as error:
+        raise CommandError(f"{path} is nested too deeply; allowed: one InferenceModel") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise CommandError(f"{path} holds {len(documents)} documents; allowed: one InferenceModel")
     resource = documents[0]

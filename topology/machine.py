@@ -77,6 +77,8 @@ def machine_from_file(path: Path) -> Machine:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise MachineFormatError(str(path), f"not YAML: {error}") from error
+    except RecursionError as error:
+        raise MachineFormatError(str(path), "nested too deeply") from error
     try:
         return _machine_from_document(msgspec.convert(document, _Document))
     except (msgspec.ValidationError, ValueError) as error:

@@ -97,6 +97,23 @@ def test_a_wrong_shape_is_refused_with_its_place(change: dict[str, Any], said: s
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        (3, "metadata: 3 "),
+        (["m"], "metadata: "),
+        ({"name": 3}, "metadata.name: 3 is not allowed"),
+        ({"name": None}, "metadata.name: None is not allowed"),
+        ({"name": "m", "namespace": ["n"]}, "metadata.namespace: "),
+        ({"name": "m", "generation": "two"}, "metadata.generation: 'two' is not allowed"),
+    ],
+)
+def test_metadata_of_another_shape_is_refused_with_its_place(metadata: object, said: str) -> None:
+    with pytest.raises(InvalidResourceError) as refused:
+        parse_inference_model({**resource(), "metadata": metadata})
+    assert said in str(refused.value)
+
+
 def test_a_status_is_read_whether_the_spec_is_good_or_not() -> None:
     broken = {"metadata": {"name": "m"}, "spec": {}, "status": {"phase": "Running"}}
     assert parse_status(broken).phase is Phase.RUNNING

@@ -214,14 +214,19 @@ def test_what_cannot_be_served_is_refused_before_anything_starts(
             "Pod of v1 is not served; allowed: InferenceModel of mcp2026.io/v1alpha1",
         ),
         ("a: [", "is not YAML"),
+        (b"\xff\xfe\x00", "is not YAML"),
+        ("[" * 20_000, "nested too deeply; allowed: one InferenceModel"),
         ("", "holds 0 documents; allowed: one InferenceModel"),
     ],
-    ids=["another kind", "no YAML", "nothing"],
+    ids=["another kind", "no YAML", "no text", "lists without end", "nothing"],
 )
-def test_another_file_is_refused(tmp_path: Path, content: str, said: str) -> None:
+def test_another_file_is_refused(tmp_path: Path, content: str | bytes, said: str) -> None:
     path = tmp_path / "file.yaml"
-    path.write_text(content)
-    assert said in run(tmp_path, "local", "-f", str(path)).stderr
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    ended = run(tmp_path, "local", "-f", str(path))
+    assert ended.returncode == 1
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "bad").glob("*.yaml")), ids=lambda path: path.stem)

@@ -110,6 +110,7 @@ def test_a_bad_file_is_refused_by_file_and_field(
         pytest.param(b"\xff\xfe", id="bytes that are no text"),
         pytest.param(b"", id="an empty file"),
         pytest.param(b"- a list", id="a list in the place of a machine"),
+        pytest.param(b"[" * 20_000, id="lists without end"),
         pytest.param(b"name: x\x00", id="a character that YAML forbids"),
     ],
 )
