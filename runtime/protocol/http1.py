@@ -221,9 +221,9 @@ class Http1Connection(asyncio.Protocol):
         self._head_bytes = 0
         head, pieces = self._head, self._body
         assert head is not None
-        exchange = _Exchange(
-            self, keep_alive=self._parser.should_keep_alive(), head_only=head.method == "HEAD"
-        )
+        # HTTP/1.0 would have to be told that the connection stays: such a client waits for its end.
+        keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0"
+        exchange = _Exchange(self, keep_alive=keep_alive, head_only=head.method == "HEAD")
         self._exchanges.append(exchange)
         if not exchange.keep_alive:
             self._refusing = True  # nothing may follow

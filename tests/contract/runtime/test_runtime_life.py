@@ -206,8 +206,13 @@ def test_an_offer_to_upgrade_is_ignored_and_http_10_is_closed_after_the_answer(s
     offer = post(BODY, b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk")
     answer = server.raw(offer, post(BODY, b"Connection: close"))
     assert answer.count(b"HTTP/1.1 200 ") == 2
-    old = b"POST /v1/infer HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
-    assert server.raw(old).startswith(b"HTTP/1.1 200 ")
+    for wish in (b"", b"Connection: keep-alive\r\n"):
+        old = b"POST /v1/infer HTTP/1.0\r\n%bContent-Length: %d\r\n\r\n" % (wish, len(BODY)) + BODY
+        started = time.monotonic()
+        answer = server.raw(old)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close\r\n" in answer
+        assert time.monotonic() - started < 10
 
 
 def test_ten_thousand_requests_leave_no_memory_behind(start) -> None:
