@@ -108,10 +108,10 @@ class Supervisor:
         try:
             return await self._serve(keepers)
         finally:
-            self._kill_all()
             for keeper in keepers:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
+            await self._kill_all()
             for server in servers:
                 server.close()
             self._reservation.close()
@@ -245,10 +245,15 @@ class Supervisor:
             if slot.writer is not None:
                 send(slot.writer, message)
 
-    def _kill_all(self) -> None:
-        for slot in self._slots:
-            if slot.process is not None and slot.process.returncode is None:
-                slot.process.kill()
+    async def _kill_all(self) -> None:
+        """Kill the workers that are left and see them end: a loop that closes first is warned of each."""
+        processes = [slot.process for slot in self._slots if slot.process is not None]
+        for process in processes:
+            if process.returncode is None:
+                process.kill()
+        ends = [asyncio.create_task(process.wait()) for process in processes]
+        if ends:
+            await asyncio.wait(ends, timeout=EXIT_GRACE)
 
     # --- metrics
 
