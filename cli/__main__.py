@@ -33,7 +33,9 @@ def local(
     port: Annotated[
         int, typer.Option(min=0, max=65_000, help="Port of the first replica; 0: a free one.")
     ] = REST_PORT,
-    timeout: Annotated[float, typer.Option(help="Seconds until the model must be ready.")] = 120.0,
+    timeout: Annotated[
+        int, typer.Option(min=1, max=86_400, help="Seconds until the model must be ready.")
+    ] = 120,
     check: Annotated[
         bool, typer.Option("--check", help="Compare one answer with ONNX Runtime alone, then stop.")
     ] = False,

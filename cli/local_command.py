@@ -28,7 +28,7 @@ _LOCAL_PODS = PodSettings(runtime_image="this-machine", lame_duck_seconds=0)
 """No endpoints have to be withdrawn here, so there is no lame-duck time."""
 
 
-def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: float, *, check: bool) -> None:
+def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: int, *, check: bool) -> None:
     """Serve the model in `file` until Ctrl-C, or with `check` only as long as one checked inference takes.
 
     Raises:
@@ -67,7 +67,7 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: fl
     say("stopped")
 
 
-def bring_up(cluster: LocalCluster, timeout: float) -> None:
+def bring_up(cluster: LocalCluster, timeout: int) -> None:
     """Reconcile until the model is ready.
 
     Raises:
@@ -86,7 +86,7 @@ def bring_up(cluster: LocalCluster, timeout: float) -> None:
             raise ServerDiedError(f"{blocked['reason']}: {blocked['message']}")
         if time.monotonic() - started > timeout:
             tails = "\n".join(process.log_tail() for process in cluster.processes)
-            raise CommandError(f"not ready after {timeout:.0f} s: {ready.get('message')}\n{tails}")
+            raise CommandError(f"not ready after {timeout} s: {ready.get('message')}\n{tails}")
         time.sleep(_POLL_SECONDS)
 
 

@@ -250,3 +250,10 @@ def test_the_magika_example_answers_right(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "7 of 7 right, 7 inferences" in ended.stdout
     assert [entry for pattern in ("mcp2026-*", "magika-*") for entry in tmp_path.glob(pattern)] == []
+
+
+@pytest.mark.parametrize("given", ["nan", "0", "-1", "inf", "1e9"])
+def test_a_timeout_that_is_none_is_refused_with_its_range(tmp_path: Path, given: str) -> None:
+    ended = run(tmp_path, "local", "-f", str(model_file(tmp_path)), "--timeout", given)
+    assert ended.returncode == 2
+    assert "--timeout" in ended.stderr
