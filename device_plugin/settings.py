@@ -125,43 +125,71 @@ def _parser(environment: Mapping[str, str]) -> SettingsParser:
         description="Offers this node's GPUs to the kubelet and publishes their topology to the cluster.",
     )
     flag = parser.add_argument
-    flag("--node-name", default=environment.get("NODE_NAME", ""), help="the node's name (NODE_NAME)")
-    flag("--kubelet-directory", type=Path, default=default.kubelet_directory, help="the kubelet's root")
-    flag("--resource-prefix", default=default.resource_prefix, help="the resource is called PREFIX/gpu")
-    flag("--socket-name", default=default.socket_name, help="the plugin's socket in device-plugins/")
+    flag(
+        "--node-name",
+        default=environment.get("NODE_NAME", ""),
+        help="the node's name [$NODE_NAME]; required",
+    )
+    flag(
+        "--kubelet-directory",
+        type=Path,
+        default=default.kubelet_directory,
+        help="the kubelet's root [%(default)s]",
+    )
+    flag(
+        "--resource-prefix",
+        default=default.resource_prefix,
+        help="the resource is called PREFIX/gpu [%(default)s]",
+    )
+    flag(
+        "--socket-name",
+        default=default.socket_name,
+        help="the plugin's socket in device-plugins/ [%(default)s]",
+    )
     flag(
         "--kubelet-timeout",
         type=float,
         default=default.kubelet_timeout_s,
         metavar="SECONDS",
-        help="how long the first registration may take before the plugin gives up",
+        help="how long the first registration may take before the plugin gives up [%(default)g]",
     )
-    flag("--health-interval", type=float, default=default.health_interval_s, metavar="SECONDS")
+    flag(
+        "--health-interval",
+        type=float,
+        default=default.health_interval_s,
+        metavar="SECONDS",
+        help="how often the driver is asked whether each GPU answers [%(default)g]",
+    )
     flag(
         "--holders-interval",
         type=float,
         default=default.holders_interval_s,
         metavar="SECONDS",
-        help="how often the kubelet is asked who holds which GPU",
+        help="how often the kubelet is asked who holds which GPU [%(default)g]",
     )
     flag(
         "--pass-device-nodes",
         action=argparse.BooleanOptionalAction,
         default=default.pass_device_nodes,
-        help="give /dev/nvidia* to containers; for nodes without the NVIDIA container runtime",
+        help="give /dev/nvidia* to containers; for nodes without the NVIDIA container runtime [off]",
     )
     flag(
         "--publish-topology",
         action=argparse.BooleanOptionalAction,
         default=default.publish_topology,
-        help="write the GPUTopology of this node; needs the API server",
+        help="write the GPUTopology of this node; needs the API server [on]",
     )
     flag(
         "--fail-on-no-gpus",
         action=argparse.BooleanOptionalAction,
         default=default.fail_on_no_gpus,
-        help="end with an error on a node without driver or GPU; otherwise idle, and look again",
+        help="end with an error on a node without driver or GPU; otherwise idle, and look again [on]",
     )
-    flag("--metrics-port", type=int, default=None, help="serve /healthz, /readyz and /metrics here")
+    flag(
+        "--metrics-port",
+        type=int,
+        default=None,
+        help="serve /healthz, /readyz and /metrics here [not served]",
+    )
     add_log_flags(parser)
     return parser

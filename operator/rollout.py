@@ -60,7 +60,9 @@ def _failure(container: dict[str, Any], waiting: dict[str, Any]) -> str:
     if not ended:
         return f"{waiting['reason']}: {waiting.get('message', '')}"
     said = (ended.get("message") or "").strip()
-    text = f"ended {container.get('restartCount', 0)} times, last with exit code {ended.get('exitCode')}"
+    count = container.get("restartCount", 0)
+    times = "once, with" if count == 1 else f"{count} times, last with"
+    text = f"ended {times} exit code {ended.get('exitCode')}"
     return (
         f"{text} ({ended.get('reason', 'Error')}): {said}"
         if said

@@ -98,7 +98,7 @@ def _parser(environment: Mapping[str, str]) -> SettingsParser:
         "--runtime-image-pull-policy",
         choices=get_args(ImagePullPolicy),
         default=pods.image_pull_policy,
-        help="[%(default)s]",
+        help="when the node pulls that image [%(default)s]",
     )
     flag("--scheduler-name", default=pods.scheduler_name, help="places pods with GPUs [%(default)s]")
     flag(
@@ -111,7 +111,7 @@ def _parser(environment: Mapping[str, str]) -> SettingsParser:
         "--resync-seconds",
         type=float,
         default=whole.resync_seconds,
-        help="time between full lists [%(default)s]",
+        help="seconds between full lists [%(default)g]",
     )
     flag("--workers", type=int, default=whole.workers, help="models reconciled at once [%(default)s]")
     add_log_flags(parser)

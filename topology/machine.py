@@ -70,11 +70,13 @@ def machine_from_file(path: Path) -> Machine:
     """Read a machine from YAML, in the format of `tests/topologies`.
 
     Raises:
-        MachineFormatError: the file is not YAML, or a field is missing or wrong; the message names both.
+        MachineFormatError: the file cannot be read, is not YAML, or lacks a field; the message names both.
 
     """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MachineFormatError(str(path), f"cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise MachineFormatError(str(path), f"not YAML: {error}") from error
     except RecursionError as error:

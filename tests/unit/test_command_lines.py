@@ -56,6 +56,18 @@ def test_each_tells_its_flags(
     assert capsys.readouterr().out.startswith(f"usage: {program} ")
 
 
+@pytest.mark.parametrize("read", [read_plugin_settings, read_operator_settings, read_extender_settings])
+def test_help_tells_what_each_flag_is_for_and_its_default(
+    read: Read, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        read(("--help",), {})
+    _, *entries = re.split(r"\n  (?=--)", capsys.readouterr().out.partition("options:\n")[2])
+    assert entries
+    for entry in entries:
+        assert re.search(r" {2,}[^-\s].*\[.+\]", entry, re.DOTALL), entry
+
+
 @pytest.mark.parametrize(
     ("read", "folder"),
     [

@@ -150,7 +150,7 @@ def test_a_server_that_dies_ends_the_command_with_its_reason(
         os.kill(server, signal.SIGKILL)
     _, errors = serving.communicate(timeout=30)
     assert serving.returncode == 1
-    assert "ContainerFailing: pod mlp-0: ended 1 times, last with exit code 137" in errors
+    assert "ContainerFailing: pod mlp-0: ended once, with exit code 137" in errors
 
 
 def test_a_busy_port_is_refused_with_another_one_to_try(tmp_path: Path, models: Path) -> None:

@@ -23,10 +23,10 @@ def deployment(kind: str, status: str, reason: str, message: str) -> dict[str, A
     }
 
 
-def ended(code: int, reason: str, message: str | None = None) -> dict[str, Any]:
+def ended(code: int, reason: str, message: str | None = None, times: int = 3) -> dict[str, Any]:
     return {
         "lastState": {"terminated": {"exitCode": code, "reason": reason, "message": message}},
-        "restartCount": 3,
+        "restartCount": times,
     }
 
 
@@ -62,6 +62,13 @@ BLOCKED: list[tuple[str, dict[str, Any] | None, list[dict[str, Any]], Reason, st
         [waiting("CrashLoopBackOff", "back-off", **ended(1, "Error", "no such file\n"))],
         Reason.CONTAINER_FAILING,
         "pod m-1: ended 3 times, last with exit code 1 (Error): no such file",
+    ),
+    (
+        "the container crashed once",
+        None,
+        [waiting("CrashLoopBackOff", "back-off", **ended(1, "Error", times=1))],
+        Reason.CONTAINER_FAILING,
+        "pod m-1: ended once, with exit code 1 (Error)",
     ),
     (
         "the container runs out of memory",

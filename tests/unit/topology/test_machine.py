@@ -121,6 +121,12 @@ def test_what_is_no_machine_at_all_is_refused_by_file(content: bytes, tmp_path: 
         machine_from_file(path)
 
 
+def test_a_path_that_cannot_be_read_is_refused_by_its_name(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.yaml", tmp_path):
+        with pytest.raises(MachineFormatError, match=f"{path}: cannot be read: "):
+            machine_from_file(path)
+
+
 def test_a_topology_gives_health_and_links() -> None:
     gpu = GpuStatus(
         index=3,
