@@ -10,6 +10,7 @@ import numpy as np
 from mcp2026.api.names import GPU_UUIDS_VARIABLE, REST_PORT
 from tools.cluster import Cluster, Level, up
 from tools.cluster.errors import ClusterError
+from tools.cluster.go_programs import program_path
 from tools.cluster.progress import Report
 from tools.cluster.requirements import prepare
 from tools.demo.inference import TOLERANCE, infer, is_ready, random_images, run_directly
@@ -22,7 +23,7 @@ EXAMPLE = ROOT / "examples" / "resnet50.yaml"
 def main() -> int:
     """Run the demo; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.demo", description=__doc__)
-    parser.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster and the model running")
     parser.add_argument("--name", default="demo", help="name of the cluster (default: demo)")
     parser.add_argument("--machine", type=Path, default=MACHINE, help="YAML of the node's GPUs")
     options = parser.parse_args()
@@ -51,7 +52,10 @@ def main() -> int:
             cluster.down()
     if options.keep:
         print(
-            f"\nexport KUBECONFIG={cluster.kubeconfig}   # python -m tools.cluster down --name {cluster.name}"
+            f"\nIt goes on running; the claim models is the folder {model.parent}",
+            f"use it:  export KUBECONFIG={cluster.kubeconfig} PATH={program_path('kubectl').parent}:$PATH",
+            f"end it:  {sys.executable} -m tools.cluster down --name {cluster.name}",
+            sep="\n",
         )
     return 0 if correct else 1
 
@@ -83,7 +87,6 @@ def demonstrate(cluster: Cluster, machine: Path, model: Path, say: Report) -> bo
     difference = float(np.abs(answer - expected).max())
     verdict = "as ONNX Runtime answers directly" if correct else "NOT what ONNX Runtime answers directly"
     print(f"output {list(answer.shape)}: {verdict} (largest difference {difference:.2g})")
-    cluster.kubectl("delete", "inferencemodel", "resnet50", "--wait=true")
     return correct
 
 
