@@ -70,5 +70,5 @@ lock: setup ## Resolve the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra cpu -c requirements.lock pyproject.toml -o requirements-runtime.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra gpu -c requirements.lock pyproject.toml deploy/images/gpu.in -o deploy/images/requirements-runtime-gpu.lock
 
-clean: ## Remove what was built in this folder; caches outside it stay
+clean: ## Remove what was built in this folder, but for .venv and models; caches outside it stay
 	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
