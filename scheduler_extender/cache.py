@@ -3,7 +3,9 @@
 Free GPUs are counted carefully: a GPU is free only if its node's `GPUTopology` shows no holder, and pods
 that are bound to the node but that the topology does not show yet are deducted by count. A pod bound
 by kube-scheduler is thus counted from the moment in which the watch shows it, long before the kubelet
-has allocated its devices; and it is never counted twice.
+has allocated its devices; and it is never counted twice. A holder that the watch of pods showed and then saw
+end is one no longer, although the topology shows it some seconds more: the kubelet lets a pod go only when
+its containers have ended.
 """
 
 from types import MappingProxyType
@@ -33,6 +35,8 @@ class ClusterCache:
         self._pods: dict[str, ObservedPod] = {}
         """By key: pods that are bound, ask for GPUs and have not ended. No others matter."""
         self._pods_on: dict[str, dict[str, ObservedPod]] = {}
+        self._departed: dict[str, set[str]] = {}
+        """Per node the keys of pods that have ended and that its topology still shows as holders."""
         self._listed: set[Kind] = set()
         self._snapshot: ClusterSnapshot | None = None
 
@@ -88,6 +92,8 @@ class ClusterCache:
                     self._snapshot = None
             case ObservedTopology(name):
                 self._topologies[name] = observed
+                if name in self._departed:
+                    self._departed[name].intersection_update(observed.holders)
                 self._refresh(name)
             case ObservedPod():
                 if self._pods.get(observed.key) == observed:
@@ -95,6 +101,7 @@ class ClusterCache:
                 self._forget(Kind.PODS, observed.key)
                 if observed.node and observed.gpus and not observed.finished:
                     self._pods[observed.key] = observed
+                    self._departed.get(observed.node, set()).discard(observed.key)
                     self._pods_on.setdefault(observed.node, {})[observed.key] = observed
                     self._refresh(observed.node)
 
@@ -105,6 +112,7 @@ class ClusterCache:
                     self._snapshot = None
             case Kind.GPU_TOPOLOGIES:
                 if self._topologies.pop(key, None):
+                    self._departed.pop(key, None)
                     self._refresh(key)
             case Kind.PODS:
                 pod = self._pods.pop(key, None)
@@ -113,6 +121,9 @@ class ClusterCache:
                     del here[key]
                     if not here:
                         del self._pods_on[pod.node]
+                    topology = self._topologies.get(pod.node)
+                    if topology is not None and key in topology.holders:
+                        self._departed.setdefault(pod.node, set()).add(key)
                     self._refresh(pod.node)
 
     def _refresh(self, node: str) -> None:
@@ -126,15 +137,16 @@ class ClusterCache:
             return NodeSnapshot(node, None, NO_TOPOLOGY)
         if topology.graph is None:
             return NodeSnapshot(node, None, topology.problem)
-        holdings = topology.holdings or {}
-        lacking = [pod.gpus - holdings.get(key, 0) for key, pod in self._pods_on.get(node, {}).items()]
+        departed = self._departed.get(node, ())
+        holders = {key: gpus for key, gpus in topology.holders.items() if key not in departed}
+        lacking = [pod.gpus - len(holders.get(key, ())) for key, pod in self._pods_on.get(node, {}).items()]
         return NodeSnapshot(
             node,
             NodeGpus(
                 graph=topology.graph,
                 fingerprint=topology.fingerprint,
                 indices=topology.indices,
-                held=topology.held,
+                held=frozenset().union(*holders.values()),
                 unhealthy=topology.unhealthy,
                 promised=tuple(sorted((lack for lack in lacking if lack > 0), reverse=True)),
             ),

@@ -1,9 +1,8 @@
 """What happened in the cluster, as the cache takes it: typed observations of nodes, pods and topologies."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -60,16 +59,15 @@ class ObservedPod:
 class ObservedTopology:
     """The GPUs of a node as its device plugin tells; `problem` says why they cannot be read, if so.
 
-    `held` and `unhealthy` are positions in `graph`; `holdings` counts the GPUs of each ``namespace/name``.
+    `unhealthy` are positions in `graph`, `holders` the positions that each pod (``namespace/name``) holds.
     """
 
     name: str
     graph: AffinityGraph | None = None
     fingerprint: str = ""
     indices: tuple[int, ...] = ()
-    held: frozenset[int] = frozenset()
     unhealthy: frozenset[int] = frozenset()
-    holdings: Mapping[str, int] | None = None
+    holders: Mapping[str, frozenset[int]] = field(default_factory=dict)
     problem: str = ""
 
     @property
@@ -151,13 +149,16 @@ def observe_topology(resource: dict[str, Any]) -> ObservedTopology:
             name, problem="its GPUTopology cannot be read: pcieAncestors has no entry for each pair of GPUs"
         )
     gpus = topology.status.gpus
-    holders = [f"{gpu.held_by.namespace}/{gpu.held_by.pod}" for gpu in gpus if gpu.held_by]
+    holders: dict[str, frozenset[int]] = {}
+    for place, gpu in enumerate(gpus):
+        if gpu.held_by:
+            key = f"{gpu.held_by.namespace}/{gpu.held_by.pod}"
+            holders[key] = holders.get(key, frozenset()) | {place}
     return ObservedTopology(
         name=topology.name,
         graph=graph,
         fingerprint=hashlib.blake2b(repr(graph).encode(), digest_size=16).hexdigest(),
         indices=tuple(gpu.index for gpu in gpus),
-        held=frozenset(place for place, gpu in enumerate(gpus) if gpu.held_by),
         unhealthy=frozenset(place for place, gpu in enumerate(gpus) if gpu.health != "Healthy"),
-        holdings=Counter(holders),
+        holders=holders,
     )

@@ -259,6 +259,21 @@ def test_a_pod_that_fits_nowhere_waits_with_our_reasons_and_goes_on_when_gpus_ge
     assert bound(control_plane, "three", timeout_s=90) == "busy"
 
 
+def test_gpus_of_a_deleted_pod_are_given_away_before_the_topology_tells(
+    control_plane: Cluster, ready: Extender
+) -> None:
+    add_node(control_plane, "full", {})
+    ready.wait_until_fitting(4, ["full"], of=["full"])
+    add_pod(control_plane, "first", 4)
+    assert bound(control_plane, "first") == "full"
+    holds_all = dict.fromkeys(range(4), "default/first")
+    patch_status(control_plane, "gputopology/full", topology("full", PAIRS, holds_all)["status"])
+    add_pod(control_plane, "second", 4)
+    why_waiting(control_plane, "second", "mcp2026.io/gpu")
+    control_plane.kubectl("delete", "pod", "first", "--grace-period=0", "--force")
+    assert bound(control_plane, "second", timeout_s=14) == "full"  # before kube-scheduler's timer of 15 s
+
+
 def test_nodes_that_can_never_fit_say_so(control_plane: Cluster, ready: Extender) -> None:
     add_node(control_plane, "small", {}, gpus=8)
     ready.wait_until_fitting(4, ["small"], of=["small"])

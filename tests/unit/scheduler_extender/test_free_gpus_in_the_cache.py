@@ -1,6 +1,7 @@
 """Which GPUs are free, as events come in."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp2026.scheduler_extender.cache import NO_TOPOLOGY, ClusterCache
-from mcp2026.scheduler_extender.cluster_events import ClusterEvent, Gone, Kind, Listed, Seen, observe
+from mcp2026.scheduler_extender.cluster_events import (
+    ClusterEvent,
+    Gone,
+    Kind,
+    Listed,
+    Observed,
+    ObservedPod,
+    ObservedTopology,
+    Seen,
+    observe,
+)
 from mcp2026.scheduler_extender.snapshot import NodeGpus
 from tests.fakes.clusters import filled_cache, listed, node, pod, topology
 
@@ -96,6 +107,52 @@ def test_a_deleted_pod_gives_its_promise_back() -> None:
     cache = filled_cache([topology("n", FOUR)], [pod("a", 2, "n")])
     cache.apply(Gone(Kind.PODS, "default/a"))
     assert gpus_of(cache).available == 4
+
+
+HELD_BY_A = {0: "default/a", 1: "default/a"}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(Gone(Kind.PODS, "default/a"), id="deleted"),
+        pytest.param(Listed(Kind.PODS, ()), id="missing from a new list"),
+        pytest.param(seen(Kind.PODS, pod("a", 2, "n", "Succeeded")), id="succeeded"),
+    ],
+)
+def test_a_holder_that_was_seen_to_end_is_none_although_the_topology_still_shows_it(
+    end: ClusterEvent,
+) -> None:
+    cache = filled_cache([topology("n", FOUR, HELD_BY_A)], [pod("a", 2, "n")])
+    assert gpus_of(cache).free == (2, 3)
+    cache.apply(end)
+    assert (gpus_of(cache).free, gpus_of(cache).available) == ((0, 1, 2, 3), 4)
+    cache.apply(seen(Kind.GPU_TOPOLOGIES, topology("n", FOUR, {**HELD_BY_A, 2: "default/b"})))
+    assert gpus_of(cache).free == (0, 1, 3)
+
+
+def test_the_next_pod_is_deducted_while_the_topology_still_shows_the_one_before() -> None:
+    cache = filled_cache([topology("n", FOUR, HELD_BY_A)], [pod("a", 2, "n")])
+    cache.apply(Gone(Kind.PODS, "default/a"))
+    cache.apply(seen(Kind.PODS, pod("b", 3, "n")))
+    assert gpus_of(cache).available == 1
+    cache.apply(seen(Kind.GPU_TOPOLOGIES, topology("n", FOUR, dict.fromkeys((0, 1, 2), "default/b"))))
+    assert (gpus_of(cache).free, gpus_of(cache).available) == ((3,), 1)
+
+
+def test_a_pod_of_the_same_name_is_a_holder_again() -> None:
+    cache = filled_cache([topology("n", FOUR, HELD_BY_A)], [pod("a", 2, "n")])
+    cache.apply(Gone(Kind.PODS, "default/a"))
+    cache.apply(seen(Kind.PODS, pod("a", 2, "n")))
+    assert (gpus_of(cache).free, gpus_of(cache).available) == ((2, 3), 2)
+
+
+def test_a_holder_that_left_the_topology_and_comes_back_into_it_is_one() -> None:
+    cache = filled_cache([topology("n", FOUR, HELD_BY_A)], [pod("a", 2, "n")])
+    cache.apply(Gone(Kind.PODS, "default/a"))
+    cache.apply(seen(Kind.GPU_TOPOLOGIES, topology("n", FOUR)))
+    cache.apply(seen(Kind.GPU_TOPOLOGIES, topology("n", FOUR, HELD_BY_A)))
+    assert gpus_of(cache).free == (2, 3)
 
 
 def test_a_new_list_replaces_what_was_known() -> None:
@@ -189,6 +246,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=25))
 def test_any_history_ends_as_a_fresh_list_of_what_is_left(events: list[ClusterEvent]) -> None:
+    """It may know more: which holders have ended. Once the topologies know that too, it is the same."""
     followed = ClusterCache()
     left: dict[tuple[Kind, str], Seen] = {}
     for event in events:
@@ -198,12 +256,48 @@ def test_any_history_ends_as_a_fresh_list_of_what_is_left(events: list[ClusterEv
                 left[_kind(event), observed.key] = event
             case Gone(kind, key):
                 left.pop((kind, key), None)
+    fresh = _listed_anew(left)
+    for name, was in fresh.snapshot().nodes.items():
+        if was.gpus is not None:
+            ended = set(gpus_of(followed, name).free) - set(was.gpus.free)
+            assert ended <= _held_by_the_dead(left, name)
+
+    for (kind, name), event in list(left.items()):
+        if kind is Kind.GPU_TOPOLOGIES:
+            caught_up = Seen(_without(event.object, _held_by_the_dead(left, name)))
+            left[kind, name] = caught_up
+            followed.apply(caught_up)
+    fresh = _listed_anew(left)
+    assert followed.snapshot() == fresh.snapshot()
+    assert followed.sizes == fresh.sizes
+
+
+def _listed_anew(left: dict[tuple[Kind, str], Seen]) -> ClusterCache:
     fresh = ClusterCache()
     for kind in Kind:
         of_kind = (event.object for (of, _), event in left.items() if of is kind)
         fresh.apply(Listed(kind, tuple(of_kind)))
-    assert followed.snapshot() == fresh.snapshot()
-    assert followed.sizes == fresh.sizes
+    return fresh
+
+
+def _held_by_the_dead(left: dict[tuple[Kind, str], Seen], node_name: str) -> set[int]:
+    """Return the GPUs of the node whose holders are no pods that run there with GPUs."""
+    held: set[int] = set()
+    shown = left[Kind.GPU_TOPOLOGIES, node_name].object
+    assert isinstance(shown, ObservedTopology)
+    for key, gpus in shown.holders.items():
+        event = left.get((Kind.PODS, key))
+        holder = event.object if event else None
+        alive = isinstance(holder, ObservedPod) and holder.node == node_name and holder.gpus
+        if not (alive and not holder.finished):
+            held |= gpus
+    return held
+
+
+def _without(shown: Observed, gpus: set[int]) -> ObservedTopology:
+    assert isinstance(shown, ObservedTopology)
+    kept = {key: positions - gpus for key, positions in shown.holders.items() if positions - gpus}
+    return replace(shown, holders=kept)
 
 
 def _kind(event: Seen) -> Kind:
