@@ -5,7 +5,7 @@ One immutable document per revision. In a cluster it is a ConfigMap mounted into
 
 import math
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -33,6 +33,46 @@ class Batching(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Reuse input and output buffers between executions."""
 
 
+class QueuePolicy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How long a queue may grow and how long a request may wait in it. Times in ms, lengths in rows."""
+
+    max_rows: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    """Most rows that wait; one more is refused with 503. 0: only the limit of the process counts."""
+    default_timeout_ms: Annotated[float, msgspec.Meta(ge=0, le=3_600_000)] = 0.0
+    """Deadline of a request that names none, from its arrival. 0: only the limit of the process counts."""
+    max_timeout_ms: Annotated[float, msgspec.Meta(ge=0, le=3_600_000)] = 0.0
+    """A request that asks for longer gets this. 0: only the limit of the process counts."""
+    timeout_action: Literal["Reject", "Delay"] = "Reject"
+    """Reject: answered with 504 when its time is over. Delay: served after all that are still in time."""
+
+
+class Priorities(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Priority levels: 1 is served first. A request that names none, or 0, has the default."""
+
+    levels: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    default: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    queues: dict[int, QueuePolicy] = {}
+    """Per level a policy that replaces the model's."""
+
+
+class Tenant(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A tenant and its share of execution time under contention, relative to the other weights."""
+
+    tenant_id: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+    weight: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 1
+
+
+class Execution(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How batches run."""
+
+    instances: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    """Executions of the model at the same time in one process."""
+    padded_batch_sizes: tuple[Annotated[int, msgspec.Meta(ge=1, le=4_096)], ...] = ()
+    """A batch is filled up with zero rows to the next of these sizes; growing. Empty: never."""
+    max_rows: Annotated[int, msgspec.Meta(ge=0, le=4_096)] | None = None
+    """Replaces `batching.maxBatchSize`, for repositories of other servers; 0: requests never share a run."""
+
+
 class ServedVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One version of the model and its share of the traffic."""
 
@@ -51,6 +91,11 @@ class ServingConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     model: str
     versions: Annotated[tuple[ServedVersion, ...], msgspec.Meta(min_length=1, max_length=16)]
     batching: Batching = Batching()
+    queue: QueuePolicy = QueuePolicy()
+    priorities: Priorities = Priorities()
+    tenants: tuple[Tenant, ...] = ()
+    """Tenants that are not named here share the weight 1."""
+    execution: Execution = Execution()
     revision: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
@@ -87,7 +132,25 @@ def decode_serving_config(document: bytes) -> ServingConfig:
     ids = [version.version_id for version in config.versions]
     if len(set(ids)) != len(ids):
         raise InvalidResourceError("versions[].versionId", f"{ids} has a repeated id", "each id once")
+    _check_scheduling(config)
     return config
+
+
+def _check_scheduling(config: ServingConfig) -> None:
+    levels = config.priorities.levels
+    for field, level in [
+        ("default", config.priorities.default),
+        *(("queues", q) for q in config.priorities.queues),
+    ]:
+        check_range(f"priorities.{field}", level, (1, levels))
+    tenants = [tenant.tenant_id for tenant in config.tenants]
+    if len(set(tenants)) != len(tenants):
+        raise InvalidResourceError("tenants[].tenantId", f"{tenants} has a repeated id", "each id once")
+    sizes = config.execution.padded_batch_sizes
+    if list(sizes) != sorted(set(sizes)):
+        raise InvalidResourceError(
+            "execution.paddedBatchSizes", f"{list(sizes)} does not grow", "growing sizes"
+        )
 
 
 def encode_serving_config(config: ServingConfig) -> bytes:

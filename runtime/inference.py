@@ -50,6 +50,10 @@ class Call:
     encode: Callable[[list[Array]], Callable[[], None]]
     """Makes the answer of the outputs, which are valid only during the call, and returns what sends it."""
     fail: Callable[[RequestError], None]
+    priority: int = 0
+    """1 is served first; 0 is the model's default."""
+    tenant: str = ""
+    """From the request's label; empty if it has none."""
 
     def lane(self) -> Lane:
         """Return what it may be batched with."""

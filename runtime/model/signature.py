@@ -3,27 +3,40 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mcp2026.runtime.errors import RequestError, invalid
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "tensor(float)": np.dtype(np.float32),
-    "tensor(double)": np.dtype(np.float64),
-    "tensor(float16)": np.dtype(np.float16),
-    "tensor(int8)": np.dtype(np.int8),
-    "tensor(int16)": np.dtype(np.int16),
-    "tensor(int32)": np.dtype(np.int32),
-    "tensor(int64)": np.dtype(np.int64),
-    "tensor(uint8)": np.dtype(np.uint8),
-    "tensor(uint16)": np.dtype(np.uint16),
-    "tensor(uint32)": np.dtype(np.uint32),
-    "tensor(uint64)": np.dtype(np.uint64),
-    "tensor(bool)": np.dtype(np.bool_),
+STRING = np.dtype(np.object_)
+"""Arrays of BYTES hold one Python `bytes` per element."""
+
+
+class ElementType(NamedTuple):
+    """One element type: how arrays hold it, and its name in the Open Inference Protocol."""
+
+    dtype: np.dtype[Any]
+    datatype: str
+
+
+ELEMENT_TYPES: dict[str, ElementType] = {
+    "tensor(float)": ElementType(np.dtype(np.float32), "FP32"),
+    "tensor(double)": ElementType(np.dtype(np.float64), "FP64"),
+    "tensor(float16)": ElementType(np.dtype(np.float16), "FP16"),
+    "tensor(bfloat16)": ElementType(np.dtype(np.uint16), "BF16"),
+    "tensor(int8)": ElementType(np.dtype(np.int8), "INT8"),
+    "tensor(int16)": ElementType(np.dtype(np.int16), "INT16"),
+    "tensor(int32)": ElementType(np.dtype(np.int32), "INT32"),
+    "tensor(int64)": ElementType(np.dtype(np.int64), "INT64"),
+    "tensor(uint8)": ElementType(np.dtype(np.uint8), "UINT8"),
+    "tensor(uint16)": ElementType(np.dtype(np.uint16), "UINT16"),
+    "tensor(uint32)": ElementType(np.dtype(np.uint32), "UINT32"),
+    "tensor(uint64)": ElementType(np.dtype(np.uint64), "UINT64"),
+    "tensor(bool)": ElementType(np.dtype(np.bool_), "BOOL"),
+    "tensor(string)": ElementType(STRING, "BYTES"),
 }
-"""ONNX Runtime's type names that are served."""
+"""ONNX Runtime's type names that are served. BF16 is held as its bits, numpy has no type for it."""
 
 MAX_ELEMENTS = 2**40
 """More than any body can carry; keeps the product of a shape far from any overflow."""
@@ -36,6 +49,8 @@ class TensorSpec:
     name: str
     dtype: np.dtype[Any]
     dims: tuple[int | None, ...]
+    datatype: str
+    """Name in the Open Inference Protocol: FP32, BYTES, BF16, …"""
 
     @cached_property
     def dtype_name(self) -> str:
@@ -140,14 +155,17 @@ def spec_of(argument: Any) -> TensorSpec:
         RequestError: its type is not served.
 
     """
-    if argument.type not in DTYPES:
-        raise invalid(argument.name, f"has type {argument.type}", ", ".join(DTYPES))
+    element = ELEMENT_TYPES.get(argument.type)
+    if element is None:
+        raise invalid(argument.name, f"has type {argument.type}", ", ".join(ELEMENT_TYPES))
     dims = tuple(dim if isinstance(dim, int) and dim > 0 else None for dim in argument.shape)
-    return TensorSpec(argument.name, DTYPES[argument.type], dims)
+    return TensorSpec(argument.name, element.dtype, dims, element.datatype)
 
 
 __all__ = [
-    "DTYPES",
+    "ELEMENT_TYPES",
+    "STRING",
+    "ElementType",
     "RequestError",
     "Signature",
     "TensorSpec",
