@@ -37,6 +37,11 @@ SCHEDULER_NAME: Final = "mcp2026-scheduler"
 PRIORITY_CLASS_HIGH: Final = "mcp-gpu-high"
 PRIORITY_CLASS_HIGH_VALUE: Final = 1_000_000
 
+PRIORITY_HEADER: Final = "x-mcp-priority"
+"""Of a request, as a header or as gRPC metadata: 1 is served first."""
+TENANT_HEADER: Final = "x-mcp-tenant-id"
+"""Of a request, as a header or as gRPC metadata: who is charged for the execution."""
+
 REST_PORT: Final = 8080
 GRPC_PORT: Final = 8081
 METRICS_PORT: Final = 8082

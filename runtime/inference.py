@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+from mcp2026.api.serving import Batching
 from mcp2026.runtime.batching import (
     Answer,
     Batcher,
@@ -21,7 +22,6 @@ from mcp2026.runtime.batching import (
     Fail,
     Instruction,
     Lane,
-    Limits,
     Refuse,
     RequestArrived,
     RequestCancelled,
@@ -29,11 +29,12 @@ from mcp2026.runtime.batching import (
     SetTimer,
     TimerFired,
 )
+from mcp2026.runtime.batching.limits import limits_of
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.engine import Engine, Job
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
-from mcp2026.runtime.model.loaded import LoadedVersion
+from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +66,18 @@ class Call:
 class InferenceService:
     """Takes calls on the event loop and settles each exactly once, unless it is cancelled first."""
 
-    def __init__(self, limits: Limits, metrics: RuntimeMetrics, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        max_queued_rows: int,
+        max_queued_bytes: int,
+        metrics: RuntimeMetrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Let at most `max_queued_rows` rows with `max_queued_bytes` bytes of inputs wait."""
         self._loop = loop
         self._metrics = metrics
-        self._batcher = Batcher(limits)
+        self._queue_limits = (max_queued_rows, max_queued_bytes)
+        self._batcher = Batcher(limits_of(Batching(), *self._queue_limits))
         self._engine = Engine(self._job_ran)
         self._calls: dict[int, Call] = {}
         self._jobs: dict[int, Job] = {}
@@ -76,7 +85,13 @@ class InferenceService:
         """Taken in during this round of the event loop, not yet given to the batcher."""
         self._next_id = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._cache_seen: dict[str, tuple[int, int]] = {}
+
+    def serve(self, model: ServedModel) -> None:
+        """Take calls for `model` from now on, by its configuration."""
+        self._batcher = Batcher(limits_of(model.config.batching, *self._queue_limits))
+
+    def retire(self, model: str) -> None:
+        """Expect no more calls for `model`; those that were taken in are served."""
 
     def submit(self, call: Call) -> Callable[[], None]:
         """Take in `call`; the returned function cancels it and may be called at any time.
@@ -108,8 +123,9 @@ class InferenceService:
         self._engine.close()
 
     def _cancel(self, request_id: int) -> None:
-        if self._calls.pop(request_id, None) is not None:
-            self._metrics.cancelled()
+        call = self._calls.pop(request_id, None)
+        if call is not None:
+            call.version.metrics.cancelled()
             self._later(RequestCancelled(request_id))
 
     def _job_ran(self, job: Job) -> None:
@@ -118,15 +134,8 @@ class InferenceService:
 
     def _job_done(self, job: Job) -> None:
         version = job.version
-        tensors = version.tensors
-        hits, misses = self._cache_seen.get(version.version_id, (0, 0))
-        self._cache_seen[version.version_id] = (tensors.hits, tensors.misses)
-        self._metrics.executed(
-            version.version_id,
-            job.rows,
-            max(0, job.finished_ns - job.started_ns) if job.started_ns else 0,
-            (tensors.hits - hits, tensors.misses - misses),
-        )
+        run_ns = max(0, job.finished_ns - job.started_ns) if job.started_ns else 0
+        version.metrics.executed(job.rows, job.requests, 0, run_ns, cache_hit=version.tensors.misses == 0)
         event = BatchFinished(job.batch_id) if job.error is None else BatchFailed(job.batch_id)
         try:
             self._handle(event)
@@ -184,19 +193,19 @@ class InferenceService:
             call = self._calls.pop(member.request_id)
             end = member.first_row + member.rows
             outputs = [array[member.first_row : end] for array in job.outputs] if shared else job.outputs
-            self._metrics.queued(call.version.version_id, job.started_ns - call.arrived_ns)
+            call.version.metrics.queued(job.started_ns - call.arrived_ns)
             try:
                 send = call.encode(outputs)
             except Exception:  # one answer that cannot be written must not cost the others theirs
                 log.exception("an answer could not be encoded")
-                self._metrics.failed(call.version.version_id, ErrorCode.INTERNAL)
+                call.version.metrics.failed(ErrorCode.INTERNAL)
                 call.fail(RequestError(ErrorCode.INTERNAL, "the answer could not be encoded"))
             else:
                 # Counted first: a caller who has its answer finds it in the metrics.
-                self._metrics.answered(call.version.version_id, call.arrived_ns, time.monotonic_ns())
+                call.version.metrics.answered(time.monotonic_ns() - call.arrived_ns)
                 send()
 
     def _fail(self, request_id: int, code: ErrorCode, message: str) -> None:
         call = self._calls.pop(request_id)
-        self._metrics.failed(call.version.version_id, code)
+        call.version.metrics.failed(code)
         call.fail(RequestError(code, message))

@@ -33,6 +33,7 @@ from mcp2026.api.structured_log import LogFormat, LogLevel
 ENVIRONMENT_PREFIX = "MCP2026_"
 MIB = 1024 * 1024
 
+ModelControl = Literal["none", "explicit"]
 ProviderChoice = Literal["auto", "cpu", "cuda", "tensorrt"]
 
 
@@ -40,9 +41,22 @@ ProviderChoice = Literal["auto", "cpu", "cuda", "tensorrt"]
 class Settings:
     """The settings of one server; durations in seconds, sizes in the unit that the name says."""
 
-    serving: ServingConfig
+    models: tuple[ServingConfig, ...] = ()
+    """What is served from the start; empty with a model repository, which is read at the start."""
+    model_repository: str | None = None
+    model_control: ModelControl = "none"
+    load_model: tuple[str, ...] = ()
+    """Models of the repository that explicit control loads at the start."""
+    batching: tuple[tuple[str, Any], ...] = ()
+    """Batching that flags ask for, over what a repository says."""
     host: str = "localhost"
     port: int = REST_PORT
+    grpc: bool = True
+    grpc_port: int | None = None
+    """None: one more than `port`, or any free one if that is 0."""
+    unix_socket: str | None = None
+    grpc_unix_socket: str | None = None
+    shared_memory: bool = True
     metrics_port: int | None = None
     workers: int = 1
     max_body_mib: int = 64
@@ -57,9 +71,20 @@ class Settings:
     provider: ProviderChoice = "auto"
 
     @property
+    def chosen_grpc_port(self) -> int:
+        """The gRPC port, 0 for any free one."""
+        if self.grpc_port is not None:
+            return self.grpc_port
+        return self.port + 1 if self.port else 0
+
+    @property
     def max_body_bytes(self) -> int:
         """Largest request body that is read, in bytes."""
         return self.max_body_mib * MIB
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _boolean(text: str) -> bool:
@@ -124,7 +149,22 @@ _BATCHING_OPTIONS = (
 _SERVER_OPTIONS = (
     _Option("host", str, "a host", "address to listen on (localhost; in a pod 0.0.0.0)"),
     _Option("port", int, _WHOLE, f"REST port, 0 for any free one ({REST_PORT})", (0, 65_535)),
+    _Option("grpc", _boolean, "true or false", "serve gRPC as well (on)"),
+    _Option("grpc_port", int, _WHOLE, "gRPC port, 0 for any free one (one more than --port)", (0, 65_535)),
+    _Option("unix_socket", str, "a path", "serve HTTP on this Unix socket as well (none)"),
+    _Option("grpc_unix_socket", str, "a path", "serve gRPC on this Unix socket as well (none)"),
+    _Option(
+        "shared_memory", _boolean, "true or false", "clients may pass tensors in POSIX shared memory (on)"
+    ),
     _Option("metrics_port", int, _WHOLE, "a second port with /metrics and health alone (none)", (0, 65_535)),
+    _Option(
+        "model_control",
+        str,
+        "a mode",
+        "none: serve the whole repository; explicit: load and unload when clients ask (none)",
+        get_args(ModelControl),
+    ),
+    _Option("load_model", _names, "names", "models that explicit control loads at the start, a,b (none)"),
     _Option("workers", int, _WHOLE, "worker processes (1)", (1, 64)),
     _Option("max_body_mib", int, _WHOLE, "largest request body in MiB (64)", (1, 2_047)),
     _Option("queue_size", int, _WHOLE, "most rows that wait in one worker (1024)", (1, 1_000_000)),
@@ -152,6 +192,12 @@ _SERVER_OPTIONS = (
 _SOURCE_OPTIONS = (
     _Option("model_path", str, "a file", "an ONNX file to serve under its own name"),
     _Option("serving_config", str, "a file", "a serving configuration in JSON: versions, weights, batching"),
+    _Option(
+        "model_repository",
+        str,
+        "a folder",
+        "a folder of models as Triton has it: <name>/<version>/model.onnx",
+    ),
 )
 _OPTIONS = (*_SOURCE_OPTIONS, *_SERVER_OPTIONS, *_BATCHING_OPTIONS)
 
@@ -192,9 +238,12 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
             values[option.name] = option.read(text, option.variable)
             sources[option.name] = option.variable
     _take_source_from_environment(values, sources, environment)
+    _exactly_one_source(values)
     batching = {o.name: values.pop(o.name) for o in _BATCHING_OPTIONS if o.name in values}
-    serving = _serving_config(values.pop("model_path", None), values.pop("serving_config", None), batching)
-    settings = Settings(serving=serving, **values)
+    models = _models(values.pop("model_path", None), values.pop("serving_config", None), batching)
+    settings = Settings(models=models, batching=tuple(sorted(batching.items())), **values)
+    for model in models:
+        check_batching(settings, model, sources)
     _check_together(settings, sources)
     return settings
 
@@ -212,7 +261,7 @@ def _take_source_from_environment(
     values: dict[str, Any], sources: dict[str, str], environment: Mapping[str, str]
 ) -> None:
     """Read what to serve from the environment, unless a flag already says it."""
-    if "model_path" in values or "serving_config" in values:
+    if any(option.name in values for option in _SOURCE_OPTIONS):
         return
     for option in _SOURCE_OPTIONS:
         if text := environment.get(option.variable):
@@ -220,15 +269,22 @@ def _take_source_from_environment(
             sources[option.name] = option.variable
 
 
-def _serving_config(
+def _exactly_one_source(values: Mapping[str, Any]) -> None:
+    given = [option.flag for option in _SOURCE_OPTIONS if option.name in values]
+    if len(given) != 1:
+        problem = f"{' and '.join(given)} are given" if given else "none is given"
+        raise SettingsError(
+            ", ".join(option.flag for option in _SOURCE_OPTIONS), problem, "exactly one of them"
+        )
+
+
+def _models(
     model_path: str | None, config_path: str | None, overrides: Mapping[str, Any]
-) -> ServingConfig:
-    if (model_path is None) == (config_path is None):
-        problem = "neither is given" if model_path is None else "both are given"
-        raise SettingsError("--model-path, --serving-config", problem, "exactly one of the two")
+) -> tuple[ServingConfig, ...]:
     if model_path is not None:
-        return single_version(model_path, Batching(**overrides))
-    assert config_path is not None
+        return (single_version(model_path, Batching(**overrides)),)
+    if config_path is None:
+        return ()
     try:
         config = decode_serving_config(Path(config_path).read_bytes())
     except OSError as error:
@@ -237,21 +293,51 @@ def _serving_config(
         ) from error
     except InvalidResourceError as error:
         raise SettingsError(f"{config_path}: {error.field}", error.problem, error.allowed) from error
+    return (with_batching(config, overrides),)
+
+
+def with_batching(config: ServingConfig, overrides: Mapping[str, Any]) -> ServingConfig:
+    """Return `config` with the batching that flags ask for."""
     return msgspec.structs.replace(config, batching=msgspec.structs.replace(config.batching, **overrides))
 
 
-def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
-    """Check values against each other."""
-    batching = settings.serving.batching
+def check_batching(
+    settings: Settings, model: ServingConfig, sources: Mapping[str, str] | None = None
+) -> None:
+    """Check a model's batching against itself and the settings.
+
+    Raises:
+        SettingsError: names the flag or variable that the value came from.
+
+    """
+    batching = model.batching
+    sources = sources or {option.name: option.flag for option in _OPTIONS}
     try:
         check_range(sources["min_batch_size"], batching.min_batch_size, (1, batching.max_batch_size))
         check_range(sources["queue_size"], settings.queue_size, (batching.max_batch_size, 1_000_000))
     except InvalidResourceError as error:
         raise SettingsError(error.field, error.problem, f"{error.allowed} (max batch size)") from error
+
+
+def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
+    """Check values against each other."""
     if settings.request_timeout <= 0:
         raise SettingsError(sources["request_timeout"], "0 would refuse all", "more than 0, up to 3600")
     if settings.metrics_port and settings.metrics_port == settings.port:
         raise SettingsError(sources["metrics_port"], "is the REST port", "another port than --port")
+    if settings.grpc and settings.chosen_grpc_port:
+        if settings.chosen_grpc_port > 65_535:
+            raise SettingsError(sources["grpc_port"], "would be 65536", "a free port up to 65535")
+        if settings.chosen_grpc_port in (settings.port, settings.metrics_port):
+            raise SettingsError(
+                sources["grpc_port"], f"{settings.chosen_grpc_port} has another use", "a port of its own"
+            )
+    if settings.unix_socket and settings.unix_socket == settings.grpc_unix_socket:
+        raise SettingsError(sources["grpc_unix_socket"], "is the HTTP socket", "another path")
+    if settings.model_repository is None and (settings.model_control != "none" or settings.load_model):
+        raise SettingsError(sources["model_control"], "needs a repository", "--model-repository with it")
+    if settings.load_model and settings.model_control != "explicit":
+        raise SettingsError(sources["load_model"], "needs explicit control", "--model-control explicit")
 
 
 def with_threads(settings: Settings, threads: int) -> Settings:

@@ -27,6 +27,7 @@ class Job:
         "finished_ns",
         "outputs",
         "parts",
+        "requests",
         "rows",
         "shapes",
         "started_ns",
@@ -41,6 +42,7 @@ class Job:
         self.shapes = shapes
         self.parts = parts
         """Per request its inputs, in the order of the batch."""
+        self.requests = len(parts)
         self.rows = rows
         self.outputs: list[Array] = []
         self.error: Exception | None = None

@@ -1,157 +1,149 @@
-"""The runtime's metrics, by name, and the one object that a process counts with."""
+"""The one object that a process counts with."""
 
+import time
 from bisect import bisect_left
 
-from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.errors import STATUS, ErrorCode
-from mcp2026.runtime.metrics.series import Family, Layout, exposition
-from mcp2026.runtime.metrics.shared_table import SharedTable
+from mcp2026.runtime.metrics import version_statistics as statistics
+from mcp2026.runtime.metrics.families import ROWS, SECONDS, SERVER, VERSION
+from mcp2026.runtime.metrics.series import Block, exposition
+from mcp2026.runtime.metrics.shared_blocks import BlockSizes, SharedBlocks
+from mcp2026.runtime.metrics.version_statistics import VersionStatistics, read_statistics
 
-_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 _PER_SECOND = 1e9
-UNKNOWN = ""
-"""Version of a request that failed before its version was known."""
+ANY = ""
+"""Version of a request that failed before its version was known, and model of one whose model was not."""
 
-
-class Families:
-    """Every metric of a server that serves `config`."""
-
-    def __init__(self, config: ServingConfig) -> None:
-        model = ("model", (config.model,))
-        version = ("version", tuple(served.version_id for served in config.versions))
-        any_version = ("version", (*version[1], UNKNOWN))
-        statuses = tuple(sorted({"200", *(str(status.http) for status in STATUS.values())}))
-        reasons = tuple(code.value for code in ErrorCode)
-        labels = (model, version)
-        self.requests = Family(
-            "mcp2026_requests",
-            "Inference requests answered, by HTTP status.",
-            "counter",
-            (model, any_version, ("code", statuses)),
-        )
-        self.failures = Family(
-            "mcp2026_request_failures",
-            "Inference requests that failed, by reason; exactly one reason each.",
-            "counter",
-            (model, any_version, ("reason", reasons)),
-        )
-        self.cancelled = Family(
-            "mcp2026_requests_cancelled", "Requests whose caller left before the answer.", "counter", (model,)
-        )
-        self.request_seconds = Family(
-            "mcp2026_request_duration_seconds",
-            "From the whole request read to its answer encoded, of successful requests.",
-            "histogram",
-            labels,
-            _SECONDS,
-        )
-        self.queue_seconds = Family(
-            "mcp2026_queue_duration_seconds",
-            "From arrival to the start of the execution.",
-            "histogram",
-            labels,
-            _SECONDS,
-        )
-        self.execution_seconds = Family(
-            "mcp2026_execution_duration_seconds", "One execution of a batch.", "histogram", labels, _SECONDS
-        )
-        self.batch_rows = Family(
-            "mcp2026_batch_rows", "Rows in one execution.", "histogram", labels, tuple(map(float, _ROWS))
-        )
-        self.tensor_cache = Family(
-            "mcp2026_tensor_cache",
-            "Batches that reused buffers (hit) or allocated them (miss).",
-            "counter",
-            (*labels, ("result", ("hit", "miss"))),
-        )
-        self.queued_rows = Family("mcp2026_queue_rows", "Rows that wait to run.", "gauge", (model,))
-        self.pending = Family(
-            "mcp2026_pending_requests", "Requests taken in and not yet answered.", "gauge", (model,)
-        )
-        self.connections = Family("mcp2026_open_connections", "Open client connections.", "gauge")
-        self.workers_ready = Family("mcp2026_workers_ready", "Worker processes that serve.", "gauge")
-        self.worker_restarts = Family(
-            "mcp2026_worker_restarts", "Workers that ended unasked and were started again.", "counter"
-        )
-        self.revision = Family(
-            "mcp2026_serving_revision", "Revision of the serving configuration.", "gauge", (model,)
-        )
-        self.layout = Layout([value for value in vars(self).values() if isinstance(value, Family)])
+_column = VERSION.layout.column
+_OK = _column(VERSION.requests, "200")
+_STATUS_COLUMN = {code: _column(VERSION.requests, str(STATUS[code].http)) for code in ErrorCode}
+_REASON_COLUMN = {code: _column(VERSION.failures, code.value) for code in ErrorCode}
+_CANCELLED = _column(VERSION.cancelled)
+_REQUEST_SECONDS = _column(VERSION.request_seconds)
+_QUEUE_SECONDS = _column(VERSION.queue_seconds)
+_EXECUTION_SECONDS = _column(VERSION.execution_seconds)
+_BATCH_ROWS = _column(VERSION.batch_rows)
+_CACHE_HIT = _column(VERSION.tensor_cache, "hit")
+_CACHE_MISS = _column(VERSION.tensor_cache, "miss")
+_REVISION = _column(VERSION.revision)
+_METRICS = slice(0, VERSION.layout.columns)
+_ALL = slice(0, statistics.VERSION_COLUMNS)
 
 
 class VersionMetrics:
-    """The columns of one version, looked up once."""
+    """What this process counts for one version. Every call is cheap."""
 
-    def __init__(self, families: Families, model: str, version_id: str) -> None:
-        column = families.layout.column
-        self.ok = column(families.requests, model, version_id, "200")
-        self.request_seconds = column(families.request_seconds, model, version_id)
-        self.queue_seconds = column(families.queue_seconds, model, version_id)
-        self.execution_seconds = column(families.execution_seconds, model, version_id)
-        self.batch_rows = column(families.batch_rows, model, version_id)
-        self.cache_hit = column(families.tensor_cache, model, version_id, "hit")
-        self.cache_miss = column(families.tensor_cache, model, version_id, "miss")
+    __slots__ = ("_row",)
+
+    def __init__(self, row: "memoryview[float]") -> None:
+        self._row = row
+
+    def answered(self, request_ns: int) -> None:
+        """Count a request that got its result, `request_ns` after it arrived."""
+        row = self._row
+        row[_OK] += 1
+        _observe(row, _REQUEST_SECONDS, SECONDS, request_ns / _PER_SECOND)
+
+    def failed(self, code: ErrorCode, request_ns: int = 0) -> None:
+        """Count a request that got an error."""
+        row = self._row
+        row[_STATUS_COLUMN[code]] += 1
+        row[_REASON_COLUMN[code]] += 1
+        row[statistics.FAILED] += 1
+        row[statistics.FAILED_NS] += request_ns
+
+    def revision(self, revision: int) -> None:
+        """Set the revision that is live; only the parent does."""
+        self._row[_REVISION] = revision
+
+    def cancelled(self) -> None:
+        """Count a request whose caller left."""
+        self._row[_CANCELLED] += 1
+
+    def queued(self, waited_ns: int) -> None:
+        """Count a request's time in the queue."""
+        _observe(self._row, _QUEUE_SECONDS, SECONDS, waited_ns / _PER_SECOND)
+
+    def executed(self, rows: int, requests: int, assemble_ns: int, run_ns: int, *, cache_hit: bool) -> None:
+        """Count one execution for `requests` requests with `rows` rows in all."""
+        row = self._row
+        _observe(row, _EXECUTION_SECONDS, SECONDS, run_ns / _PER_SECOND)
+        _observe(row, _BATCH_ROWS, ROWS, rows)
+        row[_CACHE_HIT if cache_hit else _CACHE_MISS] += 1
+        row[statistics.PARTS] += requests
+        row[statistics.INPUT_NS] += assemble_ns * requests
+        row[statistics.RUN_NS] += run_ns * requests
+        row[statistics.LAST_MS] = time.time() * 1e3
+        if rows <= statistics.LARGEST_BATCH:
+            start = statistics.BATCHES + rows * statistics.BATCH_COLUMNS
+            row[start] += 1
+            row[start + 1] += assemble_ns
+            row[start + 2] += run_ns
+
+    def output(self, rows: int, encode_ns: int) -> None:
+        """Count the time that it took to encode a request's answer, out of a batch with `rows` rows."""
+        row = self._row
+        row[statistics.OUTPUT_NS] += encode_ns
+        if rows <= statistics.LARGEST_BATCH:
+            row[statistics.BATCHES + rows * statistics.BATCH_COLUMNS + 3] += encode_ns
+
+
+def block_sizes(workers: int) -> BlockSizes:
+    """Return the sizes of the shared memory: one row per worker and one for their parent."""
+    return BlockSizes(workers + 1, SERVER.layout.columns, statistics.VERSION_COLUMNS)
 
 
 class RuntimeMetrics:
     """What one process counts. All calls come from one thread."""
 
-    def __init__(self, config: ServingConfig, table_descriptor: int, rows: int, row: int) -> None:
-        self._families = families = Families(config)
-        self._table = SharedTable(table_descriptor, rows, families.layout.columns)
-        self._row = self._table.row(row)
-        self._model = config.model
-        self._revision = config.revision
-        self._versions = {
-            served.version_id: VersionMetrics(families, config.model, served.version_id)
-            for served in config.versions
-        }
-        column = families.layout.column
-        self._queued_rows = column(families.queued_rows, config.model)
-        self._pending = column(families.pending, config.model)
-        self._cancelled = column(families.cancelled, config.model)
-        self._connections = column(families.connections)
-        self._workers_ready = column(families.workers_ready)
-        self._worker_restarts = column(families.worker_restarts)
-        self._revision_column = column(families.revision, config.model)
+    def __init__(self, descriptor: int, workers: int, row: int) -> None:
+        """Use row `row` of the memory behind `descriptor`; the parent's is the last, `workers`."""
+        self._blocks = SharedBlocks(descriptor, block_sizes(workers))
+        self._workers = workers
+        self._row_index = row
+        self._row = self._blocks.server_row(row)
+        column = SERVER.layout.column
+        self._queued_rows = column(SERVER.queued_rows)
+        self._pending = column(SERVER.pending)
+        self._connections = column(SERVER.connections)
+        self._workers_ready = column(SERVER.workers_ready)
+        self._worker_restarts = column(SERVER.worker_restarts)
+
+    # --- the parent
+
+    def claim(self, model: str, version_ids: tuple[str, ...], revision: int) -> None:
+        """Make room for a model and its versions before any worker loads it.
+
+        Raises:
+            NoBlockLeftError: too many versions are served.
+
+        """
+        for version_id in (ANY, *version_ids):
+            self._blocks.claim(model, version_id)
+        self.version(model, ANY).revision(revision)
+
+    def retire(self, model: str, version_ids: tuple[str, ...]) -> None:
+        """Allow the series of versions that are served no more to be given up when room is needed."""
+        for version_id in version_ids:
+            self._blocks.retire(model, version_id)
 
     def reset_gauges(self, row: int | None = None) -> None:
         """Set the gauges of a row to zero: its process has just begun, or has ended."""
-        cells = self._row if row is None else self._table.row(row)
+        cells = self._row if row is None else self._blocks.server_row(row)
         for index in (self._queued_rows, self._pending, self._connections, self._workers_ready):
             cells[index] = 0.0
 
-    def answered(self, version_id: str, arrived_ns: int, now_ns: int) -> None:
-        """Count a request that got its result."""
-        version = self._versions[version_id]
-        self._row[version.ok] += 1
-        self._observe(version.request_seconds, _SECONDS, (now_ns - arrived_ns) / _PER_SECOND)
+    def worker_restarted(self) -> None:
+        """Count a worker that ended unasked."""
+        self._row[self._worker_restarts] += 1
 
-    def failed(self, version_id: str | None, code: ErrorCode) -> None:
-        """Count a request that got an error."""
-        version = version_id if version_id in self._versions else UNKNOWN
-        assert version is not None
-        families, column = self._families, self._families.layout.column
-        self._row[column(families.requests, self._model, version, str(STATUS[code].http))] += 1
-        self._row[column(families.failures, self._model, version, code.value)] += 1
+    # --- a worker
 
-    def cancelled(self) -> None:
-        """Count a request whose caller left."""
-        self._row[self._cancelled] += 1
-
-    def queued(self, version_id: str, waited_ns: int) -> None:
-        """Count a request's time in the queue."""
-        self._observe(self._versions[version_id].queue_seconds, _SECONDS, waited_ns / _PER_SECOND)
-
-    def executed(self, version_id: str, rows: int, run_ns: int, cache: tuple[int, int]) -> None:
-        """Count one execution; `cache` has the buffer hits and misses since the last call."""
-        version = self._versions[version_id]
-        self._observe(version.execution_seconds, _SECONDS, run_ns / _PER_SECOND)
-        self._observe(version.batch_rows, _ROWS, rows)
-        hits, misses = cache
-        self._row[version.cache_hit] += hits
-        self._row[version.cache_miss] += misses
+    def version(self, model: str = ANY, version_id: str = ANY) -> VersionMetrics:
+        """Return what counts for a version that the parent has claimed."""
+        block = self._blocks.find(model, version_id)
+        assert block is not None, f"nobody claimed {model!r} {version_id!r}"
+        return VersionMetrics(self._blocks.version_row(block, self._row_index))
 
     def load(self, queued_rows: int, pending: int) -> None:
         """Set the present load."""
@@ -166,22 +158,41 @@ class RuntimeMetrics:
         """Say whether this worker serves."""
         self._row[self._workers_ready] = float(ready)
 
-    def worker_restarted(self) -> None:
-        """Count a worker that ended unasked."""
-        self._row[self._worker_restarts] += 1
+    # --- whoever is asked
 
     def exposition(self) -> bytes:
         """Return the sum over all processes in Prometheus' text format."""
-        totals = self._table.totals()
-        totals[self._revision_column] = float(self._revision)
-        return exposition(self._families.layout, totals)
+        nothing: list[Block] = []
+        models: list[Block] = []
+        versions: list[Block] = []
+        for block, model, version_id in self._blocks.named():
+            kind = versions if version_id else models if model else nothing
+            kind.append(Block((model, version_id), self._blocks.version_totals(block, _METRICS)))
+        return exposition(
+            [
+                (SERVER.layout, [Block((), self._blocks.server_totals())]),
+                (VERSION.of_versions, versions),
+                (VERSION.of_models, models),
+                (VERSION.of_nothing, nothing),
+            ]
+        )
 
-    def _observe(self, start: int, bounds: tuple[float, ...], value: float) -> None:
-        row = self._row
-        row[start + bisect_left(bounds, value)] += 1
-        row[start + len(bounds) + 1] += value
+    def statistics(self, model: str, version_id: str) -> VersionStatistics:
+        """Return what a version did, summed over all processes.
+
+        Raises:
+            KeyError: it was never served.
+
+        """
+        block = self._blocks.find(model, version_id)
+        if block is None:
+            raise KeyError(model, version_id)
+        totals = self._blocks.version_totals(block, _ALL)
+        rows = range(self._workers + 1)
+        last_ms = max(self._blocks.version_row(block, row)[statistics.LAST_MS] for row in rows)
+        return read_statistics(totals, last_ms)
 
 
-def table_size(config: ServingConfig, workers: int) -> tuple[int, int]:
-    """Return rows and columns of the table: one row per worker and one for their parent."""
-    return workers + 1, Families(config).layout.columns
+def _observe(row: "memoryview[float]", start: int, bounds: tuple[float, ...], value: float) -> None:
+    row[start + bisect_left(bounds, value)] += 1
+    row[start + len(bounds) + 1] += value

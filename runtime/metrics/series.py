@@ -1,6 +1,7 @@
-"""Which metrics there are, and where in a row each series lives."""
+"""Which metrics there are, where in a row each series lives, and how they are told to Prometheus."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -23,6 +24,7 @@ class Family:
     help: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Besides the labels `model` and `version` of a version's block."""
     bounds: tuple[float, ...] = ()
     """Upper bounds of a histogram's buckets, without infinity."""
 
@@ -37,10 +39,12 @@ class Family:
 
 
 class Layout:
-    """The columns of a table, the same in every process that builds it from the same families."""
+    """The columns of a block, the same in every process that builds it from the same families."""
 
-    def __init__(self, families: Sequence[Family]) -> None:
+    def __init__(self, families: Sequence[Family], shared_labels: tuple[str, ...] = ()) -> None:
+        """Lay out `families`; every series has `shared_labels` besides those of its family."""
         self.families = families
+        self.shared_labels = shared_labels
         self._start: dict[tuple[str, tuple[str, ...]], int] = {}
         column = 0
         for family in families:
@@ -53,40 +57,71 @@ class Layout:
         """Return the first column of a series."""
         return self._start[family.name, values]
 
+    def only(self, *families: Family) -> "Layout":
+        """Return the layout of some of the families, in the same columns."""
+        part = copy(self)
+        part.families = families
+        return part
 
-def exposition(layout: Layout, totals: Sequence[float]) -> bytes:
-    """Return `totals` in Prometheus' text format."""
+
+@dataclass(frozen=True)
+class Block:
+    """The totals of one block, and the values of the labels that all of its series share."""
+
+    labels: tuple[str, ...]
+    totals: Sequence[float]
+
+
+def exposition(parts: Iterable[tuple[Layout, Sequence[Block]]]) -> bytes:
+    """Return the blocks of each layout in Prometheus' text format.
+
+    A family may stand in several layouts: its series then come from the blocks of all of them.
+    """
     registry = CollectorRegistry()
-    registry.register(_Totals(layout, totals))
+    registry.register(_Totals(parts))
     return generate_latest(registry)
 
 
 class _Totals(Collector):
-    def __init__(self, layout: Layout, totals: Sequence[float]) -> None:
-        self._layout = layout
-        self._totals = totals
+    def __init__(self, parts: Iterable[tuple[Layout, Sequence[Block]]]) -> None:
+        self._parts = list(parts)
 
     def collect(self) -> Iterable[Metric]:
-        for family in self._layout.families:
-            labels = [name for name, _ in family.labels]
-            if family.kind == "histogram":
-                yield self._histogram(family, labels)
-                continue
-            make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-            metric = make(family.name, family.help, labels=labels)
-            for values in family.series():
-                metric.add_metric(values, self._totals[self._layout.column(family, *values)])
-            yield metric
+        metrics: dict[str, Metric] = {}
+        for layout, blocks in self._parts:
+            for family in layout.families:
+                metric = metrics.setdefault(family.name, _metric(family, layout))
+                for block in blocks:
+                    _add(metric, family, layout, block)
+        return metrics.values()
 
-    def _histogram(self, family: Family, labels: list[str]) -> Metric:
-        metric = HistogramMetricFamily(family.name, family.help, labels=labels)
-        for values in family.series():
-            start = self._layout.column(family, *values)
-            cells = self._totals[start : start + family.width]
-            count = 0.0
-            buckets = []
-            for bound, cell in zip((*map(str, family.bounds), "+Inf"), cells, strict=False):
-                count += cell
-                buckets.append((bound, count))
-            metric.add_metric(values, buckets, cells[-1])
-        return metric
+
+def _metric(family: Family, layout: Layout) -> Metric:
+    makers: dict[str, Callable[..., Metric]] = {
+        "counter": CounterMetricFamily,
+        "gauge": GaugeMetricFamily,
+        "histogram": HistogramMetricFamily,
+    }
+    labels = [*layout.shared_labels, *(name for name, _ in family.labels)]
+    return makers[family.kind](family.name, family.help, labels=labels)
+
+
+def _add(metric: Metric, family: Family, layout: Layout, block: Block) -> None:
+    for values in family.series():
+        start = layout.column(family, *values)
+        labels = [*block.labels, *values]
+        if isinstance(metric, HistogramMetricFamily):
+            _add_histogram(metric, labels, family, block.totals[start : start + family.width])
+        elif isinstance(metric, CounterMetricFamily | GaugeMetricFamily):
+            metric.add_metric(labels, block.totals[start])
+
+
+def _add_histogram(
+    metric: HistogramMetricFamily, labels: list[str], family: Family, cells: Sequence[float]
+) -> None:
+    count = 0.0
+    buckets = []
+    for bound, cell in zip((*map(str, family.bounds), "+Inf"), cells, strict=False):
+        count += cell
+        buckets.append((bound, count))
+    metric.add_metric(labels, buckets, cells[-1])

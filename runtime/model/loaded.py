@@ -1,43 +1,66 @@
-"""A version that can be run, and the set of versions that a process serves."""
+"""A version that can be run, and the model that it belongs to."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mcp2026.api.serving import Batching, ServedVersion, ServingConfig
+from mcp2026.api.serving import ServedVersion, ServingConfig
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.tensor_cache import Arena, Shapes, TensorCache
+from mcp2026.runtime.metrics.runtime_metrics import VersionMetrics
 from mcp2026.runtime.model.signature import Signature
 from mcp2026.runtime.model.traffic import TrafficTable
 
 
 class LoadedVersion:
-    """One version: session, signature and buffers."""
+    """One version: session, signature, buffers, and its counters in this process."""
 
-    def __init__(self, served: ServedVersion, session: Any, signature: Signature, batching: Batching) -> None:
+    def __init__(
+        self,
+        config: ServingConfig,
+        served: ServedVersion,
+        session: Any,
+        signature: Signature,
+        metrics: VersionMetrics,
+    ) -> None:
+        self.model = config.model
         self.version_id = served.version_id
         self.weight = served.weight
         self.signature = signature
-        self._session = session
-        self._capacity = batching.max_batch_size if signature.shared else None
-        self.tensors = TensorCache(self._make_arena, enabled=batching.tensor_cache)
+        self.metrics = metrics
+        self.max_rows = rows_of_a_run(config) if signature.shared else None
+        """Most rows of one execution, None if requests do not share one."""
+        self.session = session
+        self.tensors = TensorCache(self._make_arena, enabled=config.batching.tensor_cache)
 
     def _make_arena(self, shapes: Shapes) -> Arena:
-        return Arena(self._session, self.signature, shapes, self._capacity)
+        return Arena(self.session, self.signature, shapes, self.max_rows)
 
     def run(self, binding: Any) -> None:
         """Execute what `binding` holds. Releases Python's lock while it computes."""
-        self._session.run_with_iobinding(binding)
+        self.session.run_with_iobinding(binding)
+
+
+def rows_of_a_run(config: ServingConfig) -> int:
+    """Return the most rows of one execution of a model whose requests share one."""
+    limit = config.execution.max_rows
+    return config.batching.max_batch_size if limit is None else max(1, limit)
 
 
 @dataclass(frozen=True)
 class ServedModel:
     """One revision of what is served. A new revision is a new object, taken between two requests."""
 
-    name: str
-    revision: int
-    batching: Batching
+    config: ServingConfig
     versions: dict[str, LoadedVersion]
     traffic: TrafficTable
+    metrics: VersionMetrics
+    """Counts the requests that fail before their version is known."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.config.model
 
     def version(self, version_id: str | None) -> LoadedVersion:
         """Return the version that a request asks for, or the next one by weight if it asks for none.
@@ -59,12 +82,17 @@ class ServedModel:
         return version
 
 
-def served_model(config: ServingConfig, versions: list[LoadedVersion]) -> ServedModel:
+CountersOf = Callable[[str, str], VersionMetrics]
+"""Model and version to this process's counters."""
+
+
+def served_model(
+    config: ServingConfig, versions: list[LoadedVersion], counters_of: CountersOf
+) -> ServedModel:
     """Put loaded versions together as one revision."""
     return ServedModel(
-        config.model,
-        config.revision,
-        config.batching,
+        config,
         {version.version_id: version for version in versions},
         TrafficTable({version.version_id: version.weight for version in config.versions}),
+        counters_of(config.model, ""),
     )

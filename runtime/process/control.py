@@ -4,7 +4,38 @@ import asyncio
 
 import msgspec
 
+from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.changes import Change, RegisterRegion, UnloadModel, UnregisterRegion
+from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.settings import Settings
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A `RequestError` on its way between processes."""
+
+    code: ErrorCode
+    message: str
+    field: str | None = None
+    allowed: str | None = None
+
+    def error(self) -> RequestError:
+        """Return the error that this tells of."""
+        return RequestError(self.code, self.message, self.field, self.allowed)
+
+
+def problem_of(error: RequestError) -> Problem:
+    """Return what the other process is told of `error`."""
+    return Problem(error.code, error.message, error.field, error.allowed)
+
+
+class ServeModel(msgspec.Struct, frozen=True, tag="serve_model"):
+    """Serve a model, in place of what was served under its name."""
+
+    config: ServingConfig
+
+
+Step = ServeModel | UnloadModel | RegisterRegion | UnregisterRegion
+"""What a worker does for a change."""
 
 
 class Start(msgspec.Struct, tag="start"):
@@ -13,8 +44,14 @@ class Start(msgspec.Struct, tag="start"):
     settings: Settings
     slot: int
     """Its place among the workers, and its row in the metrics."""
-    listeners: list[int]
-    """Descriptors of its bound sockets."""
+    models: tuple[ServingConfig, ...]
+    """What is served now."""
+    regions: tuple[RegisterRegion, ...]
+    """Shared memory that clients have registered."""
+    http: list[int]
+    """Descriptors of its bound sockets for HTTP."""
+    grpc: list[int]
+    """Descriptors of its bound sockets for gRPC."""
     metrics: int
     """Descriptor of the metrics' shared memory."""
     listen_first: bool
@@ -34,6 +71,32 @@ class Drain(msgspec.Struct, tag="drain"):
     """Answer what was accepted, then exit."""
 
 
+class Prepare(msgspec.Struct, tag="prepare"):
+    """Do everything of a change that can fail, visibly to nobody, and answer `Prepared`."""
+
+    change_id: int
+    step: Step
+
+
+class Commit(msgspec.Struct, tag="commit"):
+    """Every worker is prepared: make the change visible, and answer `Committed`."""
+
+    change_id: int
+
+
+class Discard(msgspec.Struct, tag="discard"):
+    """Some worker could not prepare: forget the change."""
+
+    change_id: int
+
+
+class Changed(msgspec.Struct, tag="changed"):
+    """The change that this worker asked for is made, or could not be made."""
+
+    request_id: int
+    problem: Problem | None
+
+
 class Loaded(msgspec.Struct, tag="loaded"):
     """The worker has loaded all versions."""
 
@@ -44,8 +107,28 @@ class Failed(msgspec.Struct, tag="failed"):
     message: str
 
 
-ToWorker = Start | Ready | LameDuck | Drain
-ToParent = Loaded | Failed
+class Ask(msgspec.Struct, tag="ask"):
+    """A client of this worker wants a change."""
+
+    request_id: int
+    change: Change
+
+
+class Prepared(msgspec.Struct, tag="prepared"):
+    """The answer to `Prepare`."""
+
+    change_id: int
+    problem: Problem | None
+
+
+class Committed(msgspec.Struct, tag="committed"):
+    """The answer to `Commit`."""
+
+    change_id: int
+
+
+ToWorker = Start | Ready | LameDuck | Drain | Prepare | Commit | Discard | Changed
+ToParent = Loaded | Failed | Ask | Prepared | Committed
 
 _TO_WORKER: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
 _TO_PARENT: msgspec.json.Decoder[ToParent] = msgspec.json.Decoder(ToParent)

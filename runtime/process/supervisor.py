@@ -13,24 +13,32 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from mcp2026.runtime.errors import StartupError
+from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
 from mcp2026.runtime.health import Health, Phase
-from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, table_size
-from mcp2026.runtime.metrics.shared_table import create_shared_memory
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
+from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, create_shared_memory
 from mcp2026.runtime.model.onnx_file import check_onnx_file
+from mcp2026.runtime.model.sources import initial_models, model_to_load
+from mcp2026.runtime.process.addresses import Addresses, Listeners
+from mcp2026.runtime.process.change_rounds import ChangeRounds, Served
 from mcp2026.runtime.process.control import (
+    Ask,
+    Changed,
+    Committed,
     Drain,
     Failed,
     LameDuck,
     Loaded,
+    Prepared,
     Ready,
     Start,
     ToWorker,
     receive_from_worker,
     send,
 )
-from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
+from mcp2026.runtime.process.sockets import PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
 from mcp2026.runtime.protocol.rest import Observability
@@ -55,6 +63,8 @@ class _Slot:
     writer: asyncio.StreamWriter | None = None
     loaded: bool = False
     failures: int = 0
+    generation: int = 0
+    """Of what is served, when its worker was started."""
 
 
 class Supervisor:
@@ -68,7 +78,10 @@ class Supervisor:
         self._all_loaded = asyncio.Event()
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._startup_error: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._reservation: PortReservation
+        self._served = Served()
+        self._changes = ChangeRounds(self._served, self, self._read_model, self._claim, self._retire)
+        self._asked: set[asyncio.Task[None]] = set()
+        self._addresses: Addresses
         self._table: int
         self._metrics: RuntimeMetrics
 
@@ -80,26 +93,30 @@ class Supervisor:
 
         """
         settings = self._settings
-        for version in settings.serving.versions:
+        models = initial_models(settings)
+        for version in (version for model in models for version in model.versions):
             check_onnx_file(version.path)
-        self._reservation = PortReservation(settings.host, settings.port)
-        rows, columns = table_size(settings.serving, settings.workers)
-        self._table = create_shared_memory(rows, columns)
-        self._metrics = RuntimeMetrics(settings.serving, self._table, rows, settings.workers)
+        self._addresses = Addresses(settings)
+        self._table = create_shared_memory(block_sizes(settings.workers))
+        self._metrics = RuntimeMetrics(self._table, settings.workers, settings.workers)
+        self._metrics.claim("", (), 0)
+        for model in models:
+            self._claim(model)
+            self._served.models[model.model] = model
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signals.put_nowait, number)
         servers = await self._listen_for_metrics()
         # They listen before there is a worker: a client that comes early waits a moment and is not refused.
-        first_listeners = [self._reservation.listeners() for _ in self._slots]
-        for listener in (one for listeners in first_listeners for one in listeners):
-            listener.listen(BACKLOG)
+        first_listeners = [self._addresses.listeners() for _ in self._slots]
+        for listeners in first_listeners:
+            listeners.listen()
         log.info(
             "loading %s in %d worker(s) with %d compute thread(s) each",
-            settings.serving.model,
+            self._named_models(),
             settings.workers,
             settings.threads,
-            extra={"listening": self._reservation.port},
+            extra={"listening": self._addresses.http.port},
         )
         keepers = [
             asyncio.create_task(self._keep(slot, listeners))
@@ -114,7 +131,7 @@ class Supervisor:
             await self._kill_all()
             for server in servers:
                 server.close()
-            self._reservation.close()
+            self._addresses.close()
             os.close(self._table)
 
     async def _serve(self, keepers: list[asyncio.Task[None]]) -> int:
@@ -144,15 +161,17 @@ class Supervisor:
         self._health.advance(Phase.SERVING)
         self._tell_all(Ready())
         settings = self._settings
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        url = f"http://{host}:{self._reservation.port}"
+        urls = self._addresses.urls()
         log.info(
             "serving %s on %s with %d worker(s)",
-            settings.serving.model,
-            url,
+            self._named_models(),
+            ", ".join(urls.values()),
             settings.workers,
-            extra={"url": url, "pid": os.getpid()},
+            extra={**urls, "pid": os.getpid()},
         )
+
+    def _named_models(self) -> str:
+        return ", ".join(self._served.models) or "no model yet"
 
     async def _end(self, keepers: list[asyncio.Task[None]]) -> int:
         """Unready at once, serve on for the lame-duck time, then drain; returns the exit status."""
@@ -168,13 +187,13 @@ class Supervisor:
 
     # --- workers
 
-    async def _keep(self, slot: _Slot, listeners: list[socket.socket] | None) -> None:
+    async def _keep(self, slot: _Slot, listeners: Listeners | None) -> None:
         """Run one worker after another in `slot`, until the server ends."""
         while self._health.phase in (Phase.LOADING, Phase.SERVING):
             started = time.monotonic()
             first = self._health.phase is Phase.LOADING
             try:
-                reason = await self._run_worker(slot, listeners or self._reservation.listeners())
+                reason = await self._run_worker(slot, listeners or self._addresses.listeners())
             except OSError as error:
                 reason = f"a worker could not be started: {error.strerror}. Raise the limit (ulimit -a)"
             listeners = None
@@ -192,22 +211,26 @@ class Supervisor:
             self._metrics.worker_restarted()
             await asyncio.sleep(delay)
 
-    async def _run_worker(self, slot: _Slot, listeners: list[socket.socket]) -> str:
+    async def _run_worker(self, slot: _Slot, listeners: Listeners) -> str:
         """Start a worker, listen to it until it ends, and return why it ended."""
         ours, theirs = socket.socketpair()
-        inherited = [one.fileno() for one in (theirs, *listeners)]
+        inherited = [one.fileno() for one in (theirs, *listeners.all)]
         command = [sys.executable, "-P", "-m", "mcp2026.runtime.process.worker", str(theirs.fileno())]
         slot.process = process = await asyncio.create_subprocess_exec(
             *command, pass_fds=[*inherited, self._table], stdin=asyncio.subprocess.DEVNULL
         )
+        slot.generation = self._served.generation
         start = Start(
             self._settings,
             slot.index,
-            [one.fileno() for one in listeners],
+            tuple(self._served.models.values()),
+            tuple(self._served.regions.values()),
+            [one.fileno() for one in listeners.http],
+            [one.fileno() for one in listeners.grpc],
             self._table,
             listen_first=self._health.phase is Phase.LOADING,
         )
-        for one in (theirs, *listeners):
+        for one in (theirs, *listeners.all):
             one.close()
         ours.setblocking(False)
         reader, slot.writer = await asyncio.open_connection(sock=ours)
@@ -222,6 +245,13 @@ class Supervisor:
                 case Failed(text):
                     reason = text
                     break
+                case Ask():
+                    task = asyncio.create_task(self._change(slot, message))
+                    self._asked.add(task)
+                    task.add_done_callback(self._asked.discard)
+                case Prepared() | Committed():
+                    self._changes.voted(slot.index, message)
+        self._changes.ended(slot.index)
         slot.writer.close()
         status = await process.wait()
         slot.process = slot.writer = None
@@ -232,6 +262,10 @@ class Supervisor:
         return f"worker process {process.pid} ended with status {status}"
 
     def _loaded(self, slot: _Slot) -> None:
+        if slot.generation != self._served.generation:
+            assert slot.process is not None
+            slot.process.kill()  # it loaded what is served no more; the next one is told what is
+            return
         slot.loaded = True
         if self._health.phase is Phase.SERVING:
             assert slot.writer is not None
@@ -239,6 +273,42 @@ class Supervisor:
             log.info("worker %d serves again", slot.index)
         elif all(one.loaded for one in self._slots):
             self._all_loaded.set()
+
+    # --- changes
+
+    async def _change(self, slot: _Slot, ask: Ask) -> None:
+        """Make the change that a worker asks for, and tell it the outcome."""
+        problem = await self._changes.make(ask.change)
+        if slot.writer is not None:
+            send(slot.writer, Changed(ask.request_id, problem))
+
+    def loaded(self) -> list[int]:
+        """Return the slots of the workers that have loaded everything."""
+        return [slot.index for slot in self._slots if slot.loaded and slot.writer is not None]
+
+    def tell(self, slot: int, message: ToWorker) -> None:
+        """Send `message` to the worker in `slot`."""
+        writer = self._slots[slot].writer
+        if writer is not None:
+            send(writer, message)
+
+    async def _read_model(self, name: str) -> ServingConfig:
+        return await asyncio.to_thread(model_to_load, self._settings, name)
+
+    def _claim(self, config: ServingConfig) -> None:
+        version_ids = tuple(version.version_id for version in config.versions)
+        try:
+            self._metrics.claim(config.model, version_ids, config.revision)
+        except NoBlockLeftError:
+            raise RequestError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"model: {config.model!r} would be one version too many",
+                "model",
+                f"at most {CAPACITY} models and versions; unload some",
+            ) from None
+
+    def _retire(self, model: str, version_ids: list[str]) -> None:
+        self._metrics.retire(model, tuple(version_ids))
 
     def _tell_all(self, message: ToWorker) -> None:
         for slot in self._slots:

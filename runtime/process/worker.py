@@ -10,22 +10,31 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 
 import uvloop
 
 from mcp2026.api.errors import SettingsError
+from mcp2026.api.serving import ServingConfig
 from mcp2026.api.structured_log import configure_logging
-from mcp2026.runtime.batching.limits import limits_of
-from mcp2026.runtime.errors import StartupError
+from mcp2026.runtime.errors import RequestError, StartupError
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.inference import InferenceService
-from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, table_size
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
+from mcp2026.runtime.model.loaded import ServedModel
 from mcp2026.runtime.model.loading import load_model
+from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.process.change_steps import ChangeSteps
 from mcp2026.runtime.process.control import (
+    Changed,
+    Commit,
+    Discard,
     Drain,
     Failed,
     LameDuck,
     Loaded,
+    Prepare,
     Ready,
     Start,
     receive_from_parent,
@@ -36,6 +45,7 @@ from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
 from mcp2026.runtime.protocol.rest import RestApi
 from mcp2026.runtime.settings import MIB
+from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +64,18 @@ class Worker:
         self._settings = settings
         self._writer = writer
         self._loop = loop = asyncio.get_running_loop()
-        rows, _ = table_size(settings.serving, settings.workers)
-        self._metrics = metrics = RuntimeMetrics(settings.serving, start.metrics, rows, start.slot)
+        self._metrics = metrics = RuntimeMetrics(start.metrics, settings.workers, start.slot)
         metrics.reset_gauges()
         self._health = Health()
-        limits = limits_of(settings.serving.batching, settings.queue_size, settings.queue_mib * MIB)
-        self._service = InferenceService(limits, metrics, loop)
-        self._api = RestApi(self._health, metrics, self._service, int(settings.request_timeout * 1e9))
+        self._store = ModelStore()
+        self._regions = SharedMemoryRegions()
+        self._service = InferenceService(settings.queue_size, settings.queue_mib * MIB, metrics, loop)
+        self._steps = ChangeSteps(
+            self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)
+        )
+        self._api = RestApi(
+            self._health, metrics, self._store, self._service, int(settings.request_timeout * 1e9)
+        )
         self._connections = Connections(loop, metrics.connections)
         self._servers: list[asyncio.Server] = []
 
@@ -79,6 +94,8 @@ class Worker:
                     case LameDuck():
                         self._health.advance(Phase.LAME_DUCK)
                         self._metrics.worker_ready(ready=False)
+                    case Prepare() | Commit() | Discard() | Changed():
+                        self._steps.follow(message)
                     case Drain() | None:
                         break
         finally:
@@ -89,12 +106,17 @@ class Worker:
             await self._drain()
         return 0
 
-    async def _load(self) -> bool:
+    def _load_model(self, config: ServingConfig) -> ServedModel:
         settings = self._settings
+        return load_model(config, settings.threads or 1, settings.provider, self._metrics.version)
+
+    async def _load(self) -> bool:
+        self._store.expect((config.model for config in self._start.models), "LOADING")
         try:
-            model = await self._loop.run_in_executor(
-                None, load_model, settings.serving, settings.threads or 1, settings.provider
-            )
+            for config in self._start.models:
+                model = await self._loop.run_in_executor(None, self._load_model, config)
+                self._store.put(model)
+                self._service.serve(model)
         except (SettingsError, StartupError) as error:
             send(self._writer, Failed(str(error)))
             return False
@@ -102,7 +124,9 @@ class Worker:
             log.exception("loading failed")
             send(self._writer, Failed(f"cannot load the model: {error}"))
             return False
-        self._api.serve(model)
+        for region in self._start.regions:
+            with suppress(RequestError):  # its owner may have removed it since
+                self._regions.register(region.name, region.key, region.offset, region.byte_size)
         if not self._start.listen_first:
             await self._listen()
         send(self._writer, Loaded())
@@ -111,9 +135,16 @@ class Worker:
     async def _listen(self) -> None:
         limits = ConnectionLimits(max_body_bytes=self._settings.max_body_bytes)
         factory = connection_factory(self._api, limits, self._connections, self._loop)
-        for descriptor in self._start.listeners:
-            listener = socket.socket(fileno=descriptor)
-            self._servers.append(await self._loop.create_server(factory, sock=listener, backlog=BACKLOG))
+        for descriptor in self._start.http:
+            await self._serve(factory, descriptor)
+
+    async def _serve(self, factory: Callable[[], asyncio.Protocol], descriptor: int) -> None:
+        listener = socket.socket(fileno=descriptor)
+        if listener.family == socket.AF_UNIX:
+            server = await self._loop.create_unix_server(factory, sock=listener, backlog=BACKLOG)
+        else:
+            server = await self._loop.create_server(factory, sock=listener, backlog=BACKLOG)
+        self._servers.append(server)
 
     async def _drain(self) -> None:
         """Take nothing new, answer everything that was taken, and say so to whoever waits too long."""

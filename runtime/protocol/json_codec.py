@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
+from mcp2026.runtime.errors import RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
-from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
+from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel, rows_of_a_run
 from mcp2026.runtime.model.signature import TensorSpec, check_shape, count_rows
+from mcp2026.runtime.model.store import ModelStore
 
 _RAW_EMPTY = msgspec.Raw()
 _MAX_DIMENSIONS = 64
@@ -46,6 +47,7 @@ class InferBody(msgspec.Struct, forbid_unknown_fields=True):
 class InferRequest(NamedTuple):
     """A request that fits the model."""
 
+    model: ServedModel
     version: LoadedVersion
     inputs: tuple[Array, ...]
     rows: int
@@ -67,7 +69,7 @@ _LISTS: dict[str, msgspec.json.Decoder[Any]] = {
 _KINDS = {"f": "finite numbers", "i": "whole numbers", "u": "whole numbers from 0", "b": "true and false"}
 
 
-def decode_infer(body: bytes, model: ServedModel, max_timeout_ns: int) -> InferRequest:
+def decode_infer(body: bytes, store: ModelStore, max_timeout_ns: int) -> InferRequest:
     """Return the request in `body`, checked against the version that it will run on.
 
     Raises:
@@ -82,10 +84,7 @@ def decode_infer(body: bytes, model: ServedModel, max_timeout_ns: int) -> InferR
         raise _malformed(body, error) from error
     except RecursionError as error:
         raise invalid("body", "is nested too deeply", "one JSON object") from error
-    if document.model is not None and document.model != model.name:
-        raise RequestError(
-            ErrorCode.NOT_FOUND, f"no model {document.model[:64]!r} is served here", "model", model.name
-        )
+    model = store.only(document.model)
     version = model.version(document.version_id)
     signature = version.signature
     simple = document.inputs is None
@@ -94,15 +93,15 @@ def decode_infer(body: bytes, model: ServedModel, max_timeout_ns: int) -> InferR
         _array(spec, tensor, "" if simple else f"inputs.{spec.name}.")
         for spec, tensor in zip(signature.inputs, tensors, strict=True)
     ]
-    rows = count_rows(signature, arrays, model.batching.max_batch_size)
+    rows = count_rows(signature, arrays, rows_of_a_run(model.config))
     outputs = _outputs(document.outputs, signature.outputs)
     timeout_ns = _timeout(document.timeout_ms, max_timeout_ns)
-    return InferRequest(version, tuple(arrays), rows, outputs, timeout_ns, document.id, simple)
+    return InferRequest(model, version, tuple(arrays), rows, outputs, timeout_ns, document.id, simple)
 
 
-def encode_infer(model: str, request: InferRequest, outputs: list[Array]) -> bytes:
+def encode_infer(request: InferRequest, outputs: list[Array]) -> bytes:
     """Return the body of the answer."""
-    answer: dict[str, Any] = {"model": model, "version_id": request.version.version_id}
+    answer: dict[str, Any] = {"model": request.model.name, "version_id": request.version.version_id}
     if request.id is not None:
         answer["id"] = request.id
     specs = request.version.signature.outputs

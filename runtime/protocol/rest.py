@@ -10,11 +10,13 @@ from mcp2026.runtime.errors import STATUS, ErrorCode, RequestError
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.health import Health
 from mcp2026.runtime.inference import Call, InferenceService
-from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
-from mcp2026.runtime.model.loaded import ServedModel
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, VersionMetrics
+from mcp2026.runtime.model.loaded import ServedModel, rows_of_a_run
 from mcp2026.runtime.model.signature import TensorSpec
+from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.protocol.exchange import JSON, Cancel, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.json_codec import decode_infer, encode_infer
+from mcp2026.runtime.protocol.scheduling_labels import scheduling_labels
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class Observability:
     def __init__(self, health: Health, metrics: RuntimeMetrics) -> None:
         self._health = health
         self._metrics = metrics
+        self._failures = metrics.version()
+        """Counts requests that failed before their model was known."""
         self._routes: dict[str, dict[str, _Handler]] = {
             "/healthz": {"GET": self._live},
             "/readyz": {"GET": self._ready},
@@ -73,14 +77,14 @@ class Observability:
             return self._routes[head.path][method](head, body, respond)
         except Exception:
             log.exception("%s %s failed", head.method, head.path)
-            self._metrics.failed(None, ErrorCode.INTERNAL)
+            self._failures.failed(ErrorCode.INTERNAL)
             respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
             return None
 
     def protocol_error(self, status: int, message: str) -> Response:
         """Return the response for a request that the protocol itself refuses."""
         code = _CODES_OF_PROTOCOL[status]
-        self._metrics.failed(None, code)
+        self._failures.failed(code)
         return error_response(RequestError(code, message))
 
     def _live(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
@@ -100,32 +104,30 @@ class RestApi(Observability):
     """Inference and model metadata besides health and metrics."""
 
     def __init__(
-        self, health: Health, metrics: RuntimeMetrics, service: InferenceService, max_timeout_ns: int
+        self,
+        health: Health,
+        metrics: RuntimeMetrics,
+        store: ModelStore,
+        service: InferenceService,
+        max_timeout_ns: int,
     ) -> None:
         super().__init__(health, metrics)
+        self._store = store
         self._service = service
         self._max_timeout_ns = max_timeout_ns
-        self._model: ServedModel | None = None
         self._routes |= {INFER_PATH: {"POST": self._infer}, "/v1/models": {"GET": self._models}}
 
-    def serve(self, model: ServedModel) -> None:
-        """Serve `model` from the next request on."""
-        self._model = model
-
-    def _infer(self, _head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
+    def _infer(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         arrived_ns = time.monotonic_ns()
-        model = self._model
-        if model is None:
-            self._fail(RequestError(ErrorCode.NOT_READY, f"the server is {self._health.phase}"), respond)
-            return None
         try:
-            request = decode_infer(body, model, self._max_timeout_ns)
+            request = decode_infer(body, self._store, self._max_timeout_ns)
+            labels = scheduling_labels(head.headers, request.model.config)
         except RequestError as error:
             self._fail(error, respond)
             return None
 
         def encode(outputs: list[Array]) -> Callable[[], None]:
-            response = Response(200, encode_infer(model.name, request, outputs))
+            response = Response(200, encode_infer(request, outputs))
             return lambda: respond(response)
 
         return self._service.submit(
@@ -137,19 +139,23 @@ class RestApi(Observability):
                 request.timeout_ns,
                 encode,
                 lambda error: respond(error_response(error)),
+                labels.priority,
+                labels.tenant,
             )
         )
 
+    def _counters(self) -> VersionMetrics:
+        """Return what counts a refused request: those of the model if there is only one."""
+        models = self._store.models()
+        return models[0].metrics if len(models) == 1 else self._failures
+
     def _fail(self, error: RequestError, respond: Respond) -> None:
-        self._metrics.failed(None, error.code)
+        self._counters().failed(error.code)
         respond(error_response(error))
 
     def _models(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        model = self._model
-        if model is None:
-            respond(error_response(RequestError(ErrorCode.NOT_READY, f"the server is {self._health.phase}")))
-            return
-        respond(Response(200, msgspec.json.encode({"models": [_describe(model)]})))
+        models = [_describe(model) for model in self._store.models()]
+        respond(Response(200, msgspec.json.encode({"models": models})))
 
 
 def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
@@ -172,8 +178,8 @@ def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...]
 def _describe(model: ServedModel) -> dict[str, object]:
     return {
         "name": model.name,
-        "revision": model.revision,
-        "max_batch_size": model.batching.max_batch_size,
+        "revision": model.config.revision,
+        "max_batch_size": rows_of_a_run(model.config),
         "versions": [
             {
                 "version_id": version.version_id,

@@ -11,21 +11,19 @@ import grpc
 import numpy as np
 import pytest
 
-from mcp2026.api.serving import Batching, ServedVersion, single_version
+from mcp2026.api.serving import Batching
 from mcp2026.runtime.errors import STATUS, ErrorCode
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
 from mcp2026.runtime.execution.engine import Engine, Job
 from mcp2026.runtime.execution.tensor_cache import TensorCache
-from mcp2026.runtime.metrics.runtime_metrics import Families, RuntimeMetrics, table_size
-from mcp2026.runtime.metrics.shared_table import create_shared_memory
 from mcp2026.runtime.model.loaded import LoadedVersion
-from mcp2026.runtime.model.loading import load_version
+from tests.unit.runtime.loaded_versions import loaded_version
 from tools.models import generate
 
 
 def load(tmp_path: Path, name: str = "add", **batching: object) -> LoadedVersion:
     path = str(generate(name, tmp_path))
-    return load_version(ServedVersion("1", path), Batching(**batching), 1, "cpu")  # type: ignore[arg-type]
+    return loaded_version(path, Batching(**batching))  # type: ignore[arg-type]
 
 
 def run(version: LoadedVersion, *rows: int) -> tuple[Job, int]:
@@ -149,44 +147,3 @@ def test_every_error_has_a_status_that_grpc_knows() -> None:
         assert grpc.StatusCode[status.grpc]
         assert 400 <= status.http < 600
         assert (status.retry_after_seconds is not None) == (status.http == 503)
-
-
-def test_a_scrape_adds_up_all_processes_and_a_successor_counts_on() -> None:
-    config = single_version("m.onnx", Batching())
-    rows, columns = table_size(config, 2)
-    descriptor = create_shared_memory(rows, columns)
-    processes = [RuntimeMetrics(config, descriptor, rows, row) for row in range(3)]
-    processes[0].answered("1", 0, 3_000_000)
-    processes[1].answered("1", 0, 40_000_000_000)
-    processes[1].load(7, 9)
-    processes[1].failed("no such version", ErrorCode.QUEUE_FULL)
-    successor = RuntimeMetrics(config, descriptor, rows, 1)
-    successor.reset_gauges()
-    successor.answered("1", 0, 0)
-    text = processes[2].exposition().decode()
-    os.close(descriptor)
-    for line in (
-        'mcp2026_requests_total{code="200",model="m",version="1"} 3.0',
-        'mcp2026_requests_total{code="503",model="m",version=""} 1.0',
-        'mcp2026_request_failures_total{model="m",reason="queue_full",version=""} 1.0',
-        'mcp2026_request_duration_seconds_bucket{le="0.0025",model="m",version="1"} 1.0',
-        'mcp2026_request_duration_seconds_bucket{le="0.005",model="m",version="1"} 2.0',
-        'mcp2026_request_duration_seconds_bucket{le="30.0",model="m",version="1"} 2.0',
-        'mcp2026_request_duration_seconds_bucket{le="+Inf",model="m",version="1"} 3.0',
-        'mcp2026_request_duration_seconds_sum{model="m",version="1"} 40.003',
-        'mcp2026_queue_rows{model="m"} 0.0',
-        'mcp2026_serving_revision{model="m"} 1.0',
-    ):
-        assert line in text.splitlines()
-
-
-def test_series_never_overlap() -> None:
-    families = Families(single_version("m.onnx", Batching()))
-    layout = families.layout
-    used = [
-        column
-        for family in layout.families
-        for values in family.series()
-        for column in range(layout.column(family, *values), layout.column(family, *values) + family.width)
-    ]
-    assert sorted(used) == list(range(layout.columns))

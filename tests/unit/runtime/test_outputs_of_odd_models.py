@@ -9,10 +9,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mcp2026.api.serving import Batching, ServedVersion
 from mcp2026.runtime.execution.engine import Job
 from mcp2026.runtime.model.loaded import LoadedVersion
-from mcp2026.runtime.model.loading import load_version
+from tests.unit.runtime.loaded_versions import loaded_version
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 value = helper.make_tensor_value_info
@@ -96,7 +95,7 @@ MODELS = [
 
 
 def load(path: str) -> LoadedVersion:
-    return load_version(ServedVersion("1", path), Batching(), 1, "cpu")
+    return loaded_version(path)
 
 
 def run(version: LoadedVersion, *parts: np.ndarray) -> list[np.ndarray]:

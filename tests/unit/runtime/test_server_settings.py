@@ -17,8 +17,8 @@ MODEL = ("--model-path", "m.onnx")
 def test_the_quick_start_needs_only_a_model() -> None:
     settings = read_settings(["--model-path", "./models/resnet50.onnx", "--workers", "4"], {})
     assert (settings.host, settings.port, settings.workers) == ("localhost", 8080, 4)
-    assert settings.serving.model == "resnet50"
-    batching = settings.serving.batching
+    assert settings.models[0].model == "resnet50"
+    batching = settings.models[0].batching
     assert (batching.max_batch_size, batching.prefetch_queue_depth, batching.tensor_cache) == (32, 8, True)
 
 
@@ -58,26 +58,28 @@ def test_a_flag_wins_over_the_environment_over_the_configuration(tmp_path: Path)
         ["--serving-config", str(config), "--max-batch-size", "64"],
         {"MCP2026_MAX_BATCH_SIZE": "8", "MCP2026_MAX_DELAY_MS": "7", "MCP2026_LOG_FORMAT": "json"},
     )
-    result = settings.serving.batching
+    result = settings.models[0].batching
     assert (result.max_batch_size, result.max_delay_ms, result.min_batch_size) == (64, 7, 2)
     assert result.tensor_cache is False
     assert settings.log_format == "json"
 
 
 def test_what_to_serve_can_come_from_the_environment_and_a_flag_overrides_it(tmp_path: Path) -> None:
-    assert read_settings([], {"MCP2026_MODEL_PATH": "a.onnx"}).serving.model == "a"
+    assert read_settings([], {"MCP2026_MODEL_PATH": "a.onnx"}).models[0].model == "a"
     both = {"MCP2026_SERVING_CONFIG": str(tmp_path / "missing")}
-    assert read_settings(list(MODEL), both).serving.model == "m"
+    assert read_settings(list(MODEL), both).models[0].model == "m"
 
 
 async def test_a_worker_gets_exactly_the_parents_settings() -> None:
     settings = read_settings([*MODEL, "--no-tensor-cache", "--lame-duck-seconds", "2.5"], {})
     wire = asyncio.StreamReader()
-    wire.feed_data(msgspec.json.encode(Start(settings, 0, [], 0, listen_first=True)) + b"\n")
+    wire.feed_data(
+        msgspec.json.encode(Start(settings, 0, settings.models, (), [], [], 0, listen_first=True)) + b"\n"
+    )
     told = await receive_from_parent(wire)
     assert isinstance(told, Start)
     assert told.settings == settings
-    assert settings.serving.batching.tensor_cache is False
+    assert settings.models[0].batching.tensor_cache is False
 
 
 def test_the_variables_of_a_kubernetes_service_are_not_taken_for_ours() -> None:

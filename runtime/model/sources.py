@@ -1,0 +1,81 @@
+"""Where the models that a server serves come from: settings, or a repository of model folders."""
+
+from pathlib import Path
+
+from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.errors import ErrorCode, ModelLoadError, RequestError
+from mcp2026.runtime.settings import Settings, check_batching, with_batching
+
+
+def initial_models(settings: Settings) -> tuple[ServingConfig, ...]:
+    """Return what is served from the start.
+
+    Raises:
+        ModelLoadError: a model of the repository cannot be served.
+        SettingsError: a model's batching is out of the settings' range.
+
+    """
+    if settings.model_repository is None:
+        return settings.models
+    wanted = settings.load_model
+    if settings.model_control == "none":
+        wanted = repository_names(settings)
+        if not wanted:
+            raise ModelLoadError(
+                settings.model_repository,
+                "the repository has no model in it",
+                "A model is a folder <name>/<version>/model.onnx; --model-control explicit starts without",
+            )
+    return tuple(_read(settings, name) for name in wanted)
+
+
+def model_to_load(settings: Settings, name: str) -> ServingConfig:
+    """Return the configuration of a model that a client wants to be loaded, as it is now.
+
+    Raises:
+        RequestError: models are not loaded on request here, or this one cannot be.
+
+    """
+    if settings.model_repository is None or settings.model_control != "explicit":
+        raise RequestError(
+            ErrorCode.INVALID_ARGUMENT,
+            "explicit model load / unload is not allowed",
+            "model",
+            "a server with --model-repository and --model-control explicit",
+        )
+    if name not in repository_names(settings):
+        raise RequestError(
+            ErrorCode.NOT_FOUND,
+            f"the repository has no model {name[:64]!r}",
+            "model",
+            ", ".join(repository_names(settings))[:1_000] or "the repository is empty",
+        )
+    try:
+        return _read(settings, name)
+    except ModelLoadError as error:
+        raise RequestError(ErrorCode.INVALID_ARGUMENT, str(error), "model") from error
+
+
+def repository_names(settings: Settings) -> tuple[str, ...]:
+    """Return the names of all models in the repository, served or not.
+
+    Raises:
+        ModelLoadError: the repository cannot be read.
+
+    """
+    from mcp2026.runtime.model.triton.repository import scan_repository
+
+    if settings.model_repository is None:
+        return ()
+    return tuple(entry.name for entry in scan_repository(Path(settings.model_repository)))
+
+
+def _read(settings: Settings, name: str) -> ServingConfig:
+    # Imported here: a server without a repository needs no protobuf.
+    from mcp2026.runtime.model.triton.repository import read_model
+
+    assert settings.model_repository is not None
+    config = read_model(Path(settings.model_repository), name)
+    config = with_batching(config, dict(settings.batching))
+    check_batching(settings, config)
+    return config

@@ -1,0 +1,118 @@
+"""The models of this process, by name. A change swaps one entry; a request keeps the version it was given."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
+
+State = Literal["READY", "LOADING", "UNAVAILABLE"]
+
+
+class IndexEntry(NamedTuple):
+    """One line of the repository index."""
+
+    name: str
+    version: str
+    """Empty for a model of which no version is known."""
+    state: State
+    reason: str
+
+
+class ModelStore:
+    """Which models are served, and which are known but not served, with the reason."""
+
+    def __init__(self) -> None:
+        self._served: dict[str, ServedModel] = {}
+        self._absent: dict[str, IndexEntry] = {}
+
+    def put(self, model: ServedModel) -> None:
+        """Serve `model` from the next request on."""
+        self._served[model.name] = model
+        self._absent.pop(model.name, None)
+
+    def remove(self, name: str, reason: str) -> ServedModel | None:
+        """Stop serving a model; requests that hold a version of it go on."""
+        self._absent[name] = IndexEntry(name, "", "UNAVAILABLE", reason)
+        return self._served.pop(name, None)
+
+    def expect(self, names: Iterable[str], state: State, reason: str = "") -> None:
+        """Note models that are known and not served yet."""
+        for name in names:
+            if name not in self._served:
+                self._absent[name] = IndexEntry(name, "", state, reason)
+
+    def forget_absent(self, known: Iterable[str]) -> None:
+        """Forget models that are neither served nor among `known` any more."""
+        keep = set(known)
+        self._absent = {name: entry for name, entry in self._absent.items() if name in keep}
+
+    def models(self) -> tuple[ServedModel, ...]:
+        """Return all models that are served."""
+        return tuple(self._served.values())
+
+    def model(self, name: str) -> ServedModel:
+        """Return a model that is served.
+
+        Raises:
+            RequestError: NOT_READY if it is known but not served now, NOT_FOUND if it is not known.
+
+        """
+        model = self._served.get(name)
+        if model is not None:
+            return model
+        absent = self._absent.get(name)
+        if absent is not None:
+            reason = f": {absent.reason}" if absent.reason else ""
+            raise RequestError(
+                ErrorCode.NOT_READY, f"model {name[:64]!r} is {absent.state.lower()}{reason}", "model"
+            )
+        served = ", ".join(self._served) or "none yet"
+        raise RequestError(ErrorCode.NOT_FOUND, f"no model {name[:64]!r} is served here", "model", served)
+
+    def only(self, name: str | None) -> ServedModel:
+        """Return the model that a request asks for; without a name the only one.
+
+        Raises:
+            RequestError: there is no such model, or several and no name.
+
+        """
+        if name is not None:
+            return self.model(name)
+        if len(self._served) == 1:
+            return next(iter(self._served.values()))
+        if not self._served:
+            raise RequestError(ErrorCode.NOT_READY, "no model is served yet", "model")
+        raise RequestError(
+            ErrorCode.INVALID_ARGUMENT, "model: is missing", "model", ", ".join(sorted(self._served))
+        )
+
+    def find(self, name: str, version_id: str | None = None) -> LoadedVersion:
+        """Return the version that serves a request.
+
+        Raises:
+            RequestError: model or version is not served.
+
+        """
+        return self.model(name).version(version_id)
+
+    def ready(self, name: str, version_id: str | None = None) -> bool:
+        """Return whether a model, or one version of it, is served.
+
+        Raises:
+            RequestError: the model is not known.
+
+        """
+        model = self._served.get(name)
+        if model is None and name not in self._absent:
+            self.model(name)
+        return model is not None and (version_id is None or version_id in model.versions)
+
+    def index(self) -> tuple[IndexEntry, ...]:
+        """Return every known model, each served version on a line of its own."""
+        served = [
+            IndexEntry(model.name, version_id, "READY", "")
+            for model in self._served.values()
+            for version_id in model.versions
+        ]
+        return tuple(sorted([*served, *self._absent.values()]))

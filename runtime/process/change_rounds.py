@@ -1,0 +1,155 @@
+"""Changes that all workers make, or none: prepared everywhere first, then committed everywhere.
+
+The parent makes one change at a time. A worker that ends during a change has no vote: the one that replaces
+it is started with what is served then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.changes import Change, LoadModel, RegisterRegion, UnloadModel, UnregisterRegion
+from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.process.control import (
+    Commit,
+    Committed,
+    Discard,
+    Prepare,
+    Prepared,
+    Problem,
+    ServeModel,
+    Step,
+    ToWorker,
+    problem_of,
+)
+
+
+class Voters(Protocol):
+    """The workers, as far as changes are concerned."""
+
+    def loaded(self) -> list[int]:
+        """Return the slots of the workers that have loaded everything."""
+
+    def tell(self, slot: int, message: ToWorker) -> None:
+        """Send `message` to the worker in `slot`."""
+
+
+class Served:
+    """What every worker serves, or is about to; a worker that starts is given it whole."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, ServingConfig] = {}
+        self.regions: dict[str, RegisterRegion] = {}
+        self.generation = 0
+        """Grows with every change: a worker that was started before it has missed it."""
+
+    def apply(self, step: Step) -> None:
+        """Take in a change that is about to be committed."""
+        self.generation += 1
+        match step:
+            case ServeModel(config):
+                self.models[config.model] = config
+            case UnloadModel(model):
+                self.models.pop(model, None)
+            case RegisterRegion():
+                self.regions[step.name] = step
+            case UnregisterRegion(None):
+                self.regions.clear()
+            case UnregisterRegion(str(name)):
+                self.regions.pop(name, None)
+
+
+class ChangeRounds:
+    """Takes changes one after another through their two rounds."""
+
+    def __init__(
+        self,
+        served: Served,
+        voters: Voters,
+        read_model: Callable[[str], Awaitable[ServingConfig]],
+        claim: Callable[[ServingConfig], None],
+        retire: Callable[[str, list[str]], None],
+    ) -> None:
+        """Read a model's configuration with `read_model`; make room for its metrics with `claim`."""
+        self._served = served
+        self._voters = voters
+        self._read_model = read_model
+        self._claim = claim
+        self._retire = retire
+        self._next_id = 0
+        self._votes: dict[tuple[int, int], asyncio.Future[Problem | None]] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def make(self, change: Change) -> Problem | None:
+        """Make `change` in every worker; returns why it was made in none."""
+        async with self._one_at_a_time:
+            try:
+                return await self._rounds(await self._step(change))
+            except RequestError as error:
+                return problem_of(error)
+
+    def voted(self, slot: int, vote: Prepared | Committed) -> None:
+        """Take in what a worker said."""
+        future = self._votes.get((vote.change_id, slot))
+        if future is not None and not future.done():
+            future.set_result(vote.problem if isinstance(vote, Prepared) else None)
+
+    def ended(self, slot: int) -> None:
+        """Wait no longer for a worker that has ended."""
+        for (_, voter), future in self._votes.items():
+            if voter == slot and not future.done():
+                future.set_result(None)
+
+    async def _step(self, change: Change) -> Step:
+        if isinstance(change, LoadModel):
+            config = await self._read_model(change.model)
+            before = self._served.models.get(change.model)
+            revision = before.revision + 1 if before is not None else config.revision
+            return ServeModel(msgspec.structs.replace(config, revision=revision))
+        if isinstance(change, UnloadModel) and change.model not in self._served.models:
+            raise RequestError(
+                ErrorCode.NOT_FOUND,
+                f"no model {change.model[:64]!r} is served",
+                "model",
+                ", ".join(self._served.models),
+            )
+        return change
+
+    async def _rounds(self, step: Step) -> Problem | None:
+        before = self._served.models.get(step.config.model) if isinstance(step, ServeModel) else None
+        if isinstance(step, ServeModel):
+            self._claim(step.config)
+        change_id = self._next_id
+        self._next_id += 1
+        problems = await self._round(change_id, Prepare(change_id, step))
+        if problems:
+            for slot in self._voters.loaded():
+                self._voters.tell(slot, Discard(change_id))
+            return problems[0]
+        if isinstance(step, UnloadModel):
+            self._retire(step.model, ["", *_version_ids(self._served.models[step.model])])
+        elif before is not None and isinstance(step, ServeModel):
+            kept = _version_ids(step.config)
+            self._retire(before.model, [one for one in _version_ids(before) if one not in kept])
+        self._served.apply(step)
+        await self._round(change_id, Commit(change_id))
+        return None
+
+    async def _round(self, change_id: int, message: Prepare | Commit) -> list[Problem]:
+        """Tell every worker, wait for all of them, and return the problems they had."""
+        loop = asyncio.get_running_loop()
+        keys = [(change_id, slot) for slot in self._voters.loaded()]
+        for key in keys:
+            self._votes[key] = loop.create_future()
+            self._voters.tell(key[1], message)
+        votes = [await self._votes[key] for key in keys]
+        for key in keys:
+            del self._votes[key]
+        return [vote for vote in votes if vote is not None]
+
+
+def _version_ids(config: ServingConfig) -> list[str]:
+    return [version.version_id for version in config.versions]

@@ -1,0 +1,110 @@
+"""A worker's part in a change: prepare it unseen, then commit or discard it when the parent says so."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from mcp2026.api.errors import SettingsError
+from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.changes import Change, Changed, RegisterRegion, UnloadModel, UnregisterRegion
+from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
+from mcp2026.runtime.inference import InferenceService
+from mcp2026.runtime.model.loaded import ServedModel
+from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.process.control import (
+    Ask,
+    Commit,
+    Committed,
+    Discard,
+    Prepare,
+    Prepared,
+    ServeModel,
+    Step,
+    ToParent,
+    problem_of,
+)
+from mcp2026.runtime.process.control import Changed as Answered
+from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
+
+log = logging.getLogger(__name__)
+
+Load = Callable[[ServingConfig], ServedModel]
+"""Loads a model; blocks, and runs in a thread."""
+
+
+class ChangeSteps:
+    """Makes the parent's changes here, and passes on those that clients of this worker ask for."""
+
+    def __init__(
+        self,
+        load: Load,
+        store: ModelStore,
+        service: InferenceService,
+        regions: SharedMemoryRegions,
+        tell: Callable[[ToParent], None],
+    ) -> None:
+        self._load = load
+        self._store = store
+        self._service = service
+        self._regions = regions
+        self._tell = tell
+        self._prepared: dict[int, tuple[Step, ServedModel | None]] = {}
+        self._waiting: dict[int, Changed] = {}
+        self._next_request = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def request(self, change: Change, changed: Changed) -> None:
+        """Ask the parent for `change`; `changed` is told the outcome."""
+        self._waiting[self._next_request] = changed
+        self._tell(Ask(self._next_request, change))
+        self._next_request += 1
+
+    def follow(self, message: Prepare | Commit | Discard | Answered) -> None:
+        """Do what the parent says."""
+        match message:
+            case Prepare(change_id, step):
+                task = asyncio.get_running_loop().create_task(self._prepare(change_id, step))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            case Commit(change_id):
+                self._commit(*self._prepared.pop(change_id))
+                self._tell(Committed(change_id))
+            case Discard(change_id):
+                self._discard(change_id)
+            case Answered(request_id, problem):
+                self._waiting.pop(request_id)(problem.error() if problem is not None else None)
+
+    async def _prepare(self, change_id: int, step: Step) -> None:
+        model = None
+        try:
+            if isinstance(step, ServeModel):
+                loop = asyncio.get_running_loop()
+                model = await loop.run_in_executor(None, self._load, step.config)
+            elif isinstance(step, RegisterRegion):
+                self._regions.register(step.name, step.key, step.offset, step.byte_size)
+        except RequestError as error:
+            self._tell(Prepared(change_id, problem_of(error)))
+        except (StartupError, SettingsError) as error:
+            problem = RequestError(ErrorCode.INVALID_ARGUMENT, str(error), "model")
+            self._tell(Prepared(change_id, problem_of(problem)))
+        except Exception as error:
+            log.exception("a change could not be prepared")
+            self._tell(Prepared(change_id, problem_of(RequestError(ErrorCode.INTERNAL, str(error)))))
+        else:
+            self._prepared[change_id] = (step, model)
+            self._tell(Prepared(change_id, None))
+
+    def _commit(self, step: Step, model: ServedModel | None) -> None:
+        if isinstance(step, UnloadModel):
+            self._store.remove(step.model, "unloaded")
+            self._service.retire(step.model)
+        elif isinstance(step, UnregisterRegion):
+            self._regions.unregister(step.name)
+        elif model is not None:
+            self._store.put(model)
+            self._service.serve(model)
+
+    def _discard(self, change_id: int) -> None:
+        prepared = self._prepared.pop(change_id, None)
+        if prepared is not None and isinstance(prepared[0], RegisterRegion):
+            self._regions.unregister(prepared[0].name)

@@ -1,0 +1,60 @@
+"""Priority and tenant of a request, from its headers or metadata; every protocol has the same names."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mcp2026.api.names import PRIORITY_HEADER, TENANT_HEADER
+from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.errors import invalid
+
+_PRIORITY = PRIORITY_HEADER.encode()
+_TENANT = TENANT_HEADER.encode()
+_MAX_TENANT = 63
+
+
+class SchedulingLabels(NamedTuple):
+    """How a request wants to be scheduled."""
+
+    priority: int = 0
+    """1 is served first; 0 is the model's default."""
+    tenant: str = ""
+
+
+NONE = SchedulingLabels()
+
+
+def scheduling_labels(headers: Mapping[bytes, bytes], config: ServingConfig) -> SchedulingLabels:
+    """Return the labels in `headers`, whose names are in lower case.
+
+    Raises:
+        RequestError: the priority is no level of the model, or the tenant's name is too long.
+
+    """
+    priority = headers.get(_PRIORITY)
+    tenant = headers.get(_TENANT)
+    if priority is None and tenant is None:
+        return NONE
+    level = 0 if priority is None else _level(priority)
+    check_priority(level, config, PRIORITY_HEADER)
+    if tenant is not None and len(tenant) > _MAX_TENANT:
+        raise invalid(TENANT_HEADER, f"has {len(tenant)} characters", f"at most {_MAX_TENANT}")
+    return SchedulingLabels(level, tenant.decode("latin-1") if tenant is not None else "")
+
+
+def check_priority(level: int, config: ServingConfig, field: str) -> None:
+    """Raise unless `level` is a priority of the model, or 0.
+
+    Raises:
+        RequestError: it is not.
+
+    """
+    levels = config.priorities.levels
+    if not 0 <= level <= levels:
+        raise invalid(field, f"{level} is out of range", f"1 (first) to {levels}, or 0 for the default")
+
+
+def _level(text: bytes) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise invalid(PRIORITY_HEADER, f"{text[:32]!r} is not a number", "a whole number") from None

@@ -1,0 +1,116 @@
+"""Counting in several processes, and what a scrape and the statistics make of it."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from mcp2026.runtime.errors import ErrorCode
+from mcp2026.runtime.metrics.families import SERVER, VERSION
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
+from mcp2026.runtime.metrics.series import Layout
+from mcp2026.runtime.metrics.shared_blocks import (
+    BlockSizes,
+    NoBlockLeftError,
+    SharedBlocks,
+    create_shared_memory,
+)
+from mcp2026.runtime.metrics.version_statistics import BatchStatistics, Duration
+
+WORKERS = 2
+
+
+@pytest.fixture
+def descriptor() -> Iterator[int]:
+    made = create_shared_memory(block_sizes(WORKERS))
+    yield made
+    os.close(made)
+
+
+@pytest.fixture
+def parent(descriptor: int) -> RuntimeMetrics:
+    made = RuntimeMetrics(descriptor, WORKERS, WORKERS)
+    made.claim("", (), 0)
+    made.claim("m", ("1",), 3)
+    return made
+
+
+def test_a_scrape_adds_up_all_processes_and_a_successor_counts_on(
+    descriptor: int, parent: RuntimeMetrics
+) -> None:
+    workers = [RuntimeMetrics(descriptor, WORKERS, row) for row in range(WORKERS)]
+    workers[0].version("m", "1").answered(3_000_000)
+    workers[1].version("m", "1").answered(40_000_000_000)
+    workers[1].load(7, 9)
+    workers[1].version("m").failed(ErrorCode.QUEUE_FULL)
+    workers[1].version().failed(ErrorCode.NOT_FOUND)
+    successor = RuntimeMetrics(descriptor, WORKERS, 1)
+    successor.reset_gauges()
+    successor.version("m", "1").answered(0)
+    for line in (
+        'mcp2026_requests_total{code="200",model="m",version="1"} 3.0',
+        'mcp2026_requests_total{code="503",model="m",version=""} 1.0',
+        'mcp2026_request_failures_total{model="m",reason="queue_full",version=""} 1.0',
+        'mcp2026_request_failures_total{model="",reason="not_found",version=""} 1.0',
+        'mcp2026_request_duration_seconds_bucket{le="0.0025",model="m",version="1"} 1.0',
+        'mcp2026_request_duration_seconds_bucket{le="0.005",model="m",version="1"} 2.0',
+        'mcp2026_request_duration_seconds_bucket{le="30.0",model="m",version="1"} 2.0',
+        'mcp2026_request_duration_seconds_bucket{le="+Inf",model="m",version="1"} 3.0',
+        'mcp2026_request_duration_seconds_sum{model="m",version="1"} 40.003',
+        "mcp2026_queue_rows 0.0",
+        'mcp2026_serving_revision{model="m",version=""} 3.0',
+    ):
+        assert line in parent.exposition().decode().splitlines()
+
+
+def test_parts_of_a_request_are_summed_over_requests(descriptor: int, parent: RuntimeMetrics) -> None:
+    for row in range(WORKERS):
+        version = RuntimeMetrics(descriptor, WORKERS, row).version("m", "1")
+        version.queued(2_000)
+        version.executed(5, 2, 10, 300, cache_hit=row == 1)
+        version.output(5, 40)
+        version.answered(5_000)
+        version.failed(ErrorCode.DEADLINE_EXCEEDED, 900)
+    seen = parent.statistics("m", "1")
+    assert (seen.inference_count, seen.execution_count) == (10, 2)
+    assert (seen.success, seen.fail) == (Duration(2, 10_000), Duration(2, 1_800))
+    assert (seen.queue, seen.compute_output) == (Duration(2, 4_000), Duration(2, 80))
+    assert (seen.compute_input, seen.compute_infer) == (Duration(4, 40), Duration(4, 1_200))
+    assert seen.batches == (BatchStatistics(5, 2, 20, 600, 80),)
+    assert seen.last_inference_ms > 1_700_000_000_000
+    with pytest.raises(KeyError):
+        parent.statistics("m", "2")
+
+
+def test_a_version_that_comes_back_counts_on(parent: RuntimeMetrics) -> None:
+    parent.version("m", "1").answered(1)
+    parent.retire("m", ("1",))
+    parent.claim("m", ("1",), 4)
+    assert parent.statistics("m", "1").success.count == 1
+
+
+def test_when_room_runs_out_the_retired_give_way_and_the_served_never() -> None:
+    sizes = BlockSizes(rows=1, server_columns=1, version_columns=1, capacity=2)
+    descriptor = create_shared_memory(sizes)
+    blocks = SharedBlocks(descriptor, sizes)
+    first = blocks.claim("a", "1")
+    blocks.version_row(first, 0)[0] = 7.0
+    blocks.claim("b", "1")
+    with pytest.raises(NoBlockLeftError):
+        blocks.claim("c", "1")
+    blocks.retire("a", "1")
+    assert blocks.claim("c", "1") == first
+    assert blocks.version_row(first, 0)[0] == 0.0
+    assert sorted(names for _, *names in blocks.named()) == [["b", "1"], ["c", "1"]]
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("layout", [SERVER.layout, VERSION.layout])
+def test_series_never_overlap(layout: Layout) -> None:
+    used = [
+        column
+        for family in layout.families
+        for values in family.series()
+        for column in range(layout.column(family, *values), layout.column(family, *values) + family.width)
+    ]
+    assert sorted(used) == list(range(layout.columns))
