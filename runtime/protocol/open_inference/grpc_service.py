@@ -1,0 +1,419 @@
+"""The protocol over gRPC: the methods of `inference.GRPCInferenceService`."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import DecodeError, Message
+
+from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
+from mcp2026.runtime.execution.tensor_cache import Array
+from mcp2026.runtime.health import Health
+from mcp2026.runtime.inference import Call, InferenceService
+from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
+from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.protocol.exchange import Cancel
+from mcp2026.runtime.protocol.grpc.service import (
+    CallHead,
+    Inbound,
+    Outbound,
+    Reply,
+    Respond,
+    StreamMethod,
+    UnaryMethod,
+)
+from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
+from mcp2026.runtime.protocol.open_inference.administration import Administration, Changed
+from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
+from mcp2026.runtime.protocol.open_inference.documents import Document, server_metadata
+from mcp2026.runtime.protocol.open_inference.errors import error_reply, text_of
+from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, decode_infer, encode_infer
+from mcp2026.runtime.protocol.open_inference.requests import Limits
+from mcp2026.runtime.protocol.open_inference.wire import bytes_field
+from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
+
+log = logging.getLogger(__name__)
+
+SERVICE = "/inference.GRPCInferenceService/"
+
+_INFER_RESPONSE = 2
+"""Number of `infer_response` in ModelStreamInferResponse."""
+_INTERNAL = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
+
+_Ask = Callable[[Any], Message]
+_Change = Callable[[Any, Changed], None]
+
+
+class OpenInferenceService:
+    """The methods, by path. Satisfies `GrpcService`."""
+
+    def __init__(
+        self,
+        health: Health,
+        metrics: RuntimeMetrics,
+        service: InferenceService,
+        store: ModelStore,
+        regions: SharedMemoryRegions,
+        administration: Administration,
+        limits: Limits,
+    ) -> None:
+        self._health = health
+        self._metrics = metrics
+        self._service = service
+        self._store = store
+        self._regions = regions
+        self._administration = administration
+        self._limits = limits
+        pb = messages
+        asks: dict[str, tuple[type[Message], _Ask]] = {
+            "ServerLive": (pb.ServerLiveRequest, self._server_live),
+            "ServerReady": (pb.ServerReadyRequest, self._server_ready),
+            "ModelReady": (pb.ModelReadyRequest, self._model_ready),
+            "ServerMetadata": (pb.ServerMetadataRequest, self._server_metadata),
+            "ModelMetadata": (pb.ModelMetadataRequest, self._model_metadata),
+            "ModelConfig": (pb.ModelConfigRequest, self._model_config),
+            "ModelStatistics": (pb.ModelStatisticsRequest, self._model_statistics),
+            "RepositoryIndex": (pb.RepositoryIndexRequest, self._index),
+            "SystemSharedMemoryStatus": (pb.SystemSharedMemoryStatusRequest, self._system_status),
+            "CudaSharedMemoryStatus": (pb.CudaSharedMemoryStatusRequest, self._cuda_status),
+            "CudaSharedMemoryRegister": (pb.CudaSharedMemoryRegisterRequest, self._cuda_register),
+            "CudaSharedMemoryUnregister": (pb.CudaSharedMemoryUnregisterRequest, self._cuda_unregister),
+            "TraceSetting": (pb.TraceSettingRequest, self._trace),
+            "LogSettings": (pb.LogSettingsRequest, self._log_settings),
+        }
+        changes: dict[str, tuple[type[Message], type[Message], _Change]] = {
+            "RepositoryModelLoad": (
+                pb.RepositoryModelLoadRequest,
+                pb.RepositoryModelLoadResponse,
+                self._load,
+            ),
+            "RepositoryModelUnload": (
+                pb.RepositoryModelUnloadRequest,
+                pb.RepositoryModelUnloadResponse,
+                self._unload,
+            ),
+            "SystemSharedMemoryRegister": (
+                pb.SystemSharedMemoryRegisterRequest,
+                pb.SystemSharedMemoryRegisterResponse,
+                self._system_register,
+            ),
+            "SystemSharedMemoryUnregister": (
+                pb.SystemSharedMemoryUnregisterRequest,
+                pb.SystemSharedMemoryUnregisterResponse,
+                self._system_unregister,
+            ),
+        }
+        self._unary: dict[str, UnaryMethod] = {
+            SERVICE + "ModelInfer": self._infer,
+            **{SERVICE + name: _answering(form, ask, metrics) for name, (form, ask) in asks.items()},
+            **{
+                SERVICE + name: _changing(form, answer, change, metrics)
+                for name, (form, answer, change) in changes.items()
+            },
+        }
+        self._streams: dict[str, StreamMethod] = {SERVICE + "ModelStreamInfer": self._stream}
+
+    @property
+    def closing(self) -> bool:
+        """Connections should end when their calls are done."""
+        return self._health.leaving
+
+    def unary(self, path: str) -> UnaryMethod | None:
+        """Return the unary method at `path`."""
+        return self._unary.get(path)
+
+    def streaming(self, path: str) -> StreamMethod | None:
+        """Return the streaming method at `path`."""
+        return self._streams.get(path)
+
+    # --- inference
+
+    def _infer(self, head: CallHead, content: bytes, respond: Respond) -> Cancel | None:
+        def answer(parts: list[Buffer]) -> Callable[[], None]:
+            reply = Reply(b"".join(parts))
+            return lambda: respond(reply)
+
+        try:
+            inference = Inference(content)
+        except RequestError as error:
+            self._metrics.version().failed(error.code)
+            respond(error_reply(error))
+            return None
+        return self._submit(
+            inference, head, answer, lambda error: respond(error_reply(error)), in_stream=False
+        )
+
+    def _stream(self, head: CallHead, outbound: Outbound) -> Inbound:
+        return _InferStream(self._submit, self._metrics, head, outbound)
+
+    def _submit(
+        self,
+        inference: Inference,
+        head: CallHead,
+        answer: Callable[[list[Buffer]], Callable[[], None]],
+        fail: Callable[[RequestError], None],
+        *,
+        in_stream: bool,
+    ) -> Cancel | None:
+        """Give one request to the engine. Never raises."""
+        arrived_ns = time.monotonic_ns()
+        message = inference.message
+        counters = self._metrics.version()
+        try:
+            model = self._store.model(message.model_name)
+            counters = model.metrics
+            version = model.version(message.model_version or None)
+            request = decode_infer(
+                inference, head.metadata, version, self._regions, self._limits, model.config.priorities.levels
+            )
+        except RequestError as error:
+            counters.failed(error.code)
+            fail(error)
+            return None
+        except Exception:
+            log.exception("an inference request failed")
+            counters.failed(ErrorCode.INTERNAL)
+            fail(_INTERNAL)
+            return None
+
+        def encode(outputs: list[Array]) -> Callable[[], None]:
+            return answer(encode_infer(request, outputs, final=in_stream))
+
+        timeout_ns = request.wanted.timeout_ns
+        if head.timeout_ns is not None:
+            timeout_ns = min(timeout_ns, head.timeout_ns)
+        return self._service.submit(
+            Call(
+                version=version,
+                inputs=request.inputs,
+                rows=request.rows,
+                arrived_ns=arrived_ns,
+                timeout_ns=timeout_ns,
+                encode=encode,
+                fail=fail,
+                priority=request.wanted.priority,
+                tenant=request.wanted.tenant,
+            )
+        )
+
+    # --- server and models
+
+    def _server_live(self, _request: Any) -> Message:
+        return messages.ServerLiveResponse(live=True)
+
+    def _server_ready(self, _request: Any) -> Message:
+        return messages.ServerReadyResponse(ready=self._health.ready)
+
+    def _model_ready(self, request: Any) -> Message:
+        ready = not self._health.leaving and self._administration.ready(request.name, request.version or None)
+        return messages.ModelReadyResponse(ready=ready)
+
+    def _server_metadata(self, _request: Any) -> Message:
+        return ParseDict(server_metadata(), messages.ServerMetadataResponse())
+
+    def _model_metadata(self, request: Any) -> Message:
+        document = self._administration.metadata(request.name, request.version or None)
+        return ParseDict(document, messages.ModelMetadataResponse())
+
+    def _model_config(self, request: Any) -> Message:
+        document = self._administration.config(request.name, request.version or None)
+        return ParseDict({"config": document}, messages.ModelConfigResponse())
+
+    def _model_statistics(self, request: Any) -> Message:
+        document = self._administration.statistics(request.name or None, request.version or None)
+        return ParseDict(document, messages.ModelStatisticsResponse())
+
+    # --- the repository
+
+    def _index(self, request: Any) -> Message:
+        return ParseDict(
+            {"models": self._administration.index(ready_only=request.ready)},
+            messages.RepositoryIndexResponse(),
+        )
+
+    def _load(self, request: Any, changed: Changed) -> None:
+        self._administration.load(request.model_name, request.parameters, changed)
+
+    def _unload(self, request: Any, changed: Changed) -> None:
+        self._administration.unload(request.model_name, changed)
+
+    # --- shared memory
+
+    def _system_status(self, request: Any) -> Message:
+        regions = self._administration.regions(request.name or None)
+        return ParseDict(_by_name(regions), messages.SystemSharedMemoryStatusResponse())
+
+    def _system_register(self, request: Any, changed: Changed) -> None:
+        self._administration.register(request.name, request.key, request.offset, request.byte_size, changed)
+
+    def _system_unregister(self, request: Any, changed: Changed) -> None:
+        self._administration.unregister(request.name or None, changed)
+
+    def _cuda_status(self, request: Any) -> Message:
+        regions = self._administration.cuda_regions(request.name or None)
+        return ParseDict(_by_name(regions), messages.CudaSharedMemoryStatusResponse())
+
+    def _cuda_register(self, _request: Any) -> Message:
+        self._administration.register_cuda()
+        return messages.CudaSharedMemoryRegisterResponse()
+
+    def _cuda_unregister(self, _request: Any) -> Message:
+        return messages.CudaSharedMemoryUnregisterResponse()
+
+    # --- settings
+
+    def _trace(self, request: Any) -> Message:
+        settings = self._administration.trace_settings(request.settings, request.model_name)
+        return ParseDict(
+            {
+                "settings": {
+                    name: {"value": value if isinstance(value, list) else [value]}
+                    for name, value in settings.items()
+                }
+            },
+            messages.TraceSettingResponse(),
+        )
+
+    def _log_settings(self, request: Any) -> Message:
+        settings = self._administration.log_settings(request.settings)
+        kinds = {bool: "bool_param", int: "uint32_param", str: "string_param"}
+        return ParseDict(
+            {"settings": {name: {kinds[type(value)]: value} for name, value in settings.items()}},
+            messages.LogSettingsResponse(),
+        )
+
+
+class _InferStream:
+    """One ModelStreamInfer call: answers leave in the order of the requests, errors among them."""
+
+    def __init__(
+        self,
+        submit: Callable[..., Cancel | None],
+        metrics: RuntimeMetrics,
+        head: CallHead,
+        outbound: Outbound,
+    ) -> None:
+        self._submit = submit
+        self._metrics = metrics
+        self._head = head
+        self._outbound = outbound
+        self._owed: deque[_Owed] = deque()
+        self._half_closed = False
+        self._over = False
+
+    def message(self, message: bytes) -> None:
+        """Take in one request."""
+        owed = _Owed()
+        self._owed.append(owed)
+        try:
+            inference = Inference(message)
+        except RequestError as error:
+            self._metrics.version().failed(error.code)
+            self._settle(owed, _stream_error(error, ""))
+            return
+        request_id = inference.message.id
+
+        def answer(parts: list[Buffer]) -> Callable[[], None]:
+            content = b"".join(bytes_field(_INFER_RESPONSE, parts))
+            return lambda: self._settle(owed, content)
+
+        owed.cancel = self._submit(
+            inference,
+            self._head,
+            answer,
+            lambda error: self._settle(owed, _stream_error(error, request_id)),
+            in_stream=True,
+        )
+
+    def half_closed(self) -> None:
+        """End the call when everything is answered."""
+        self._half_closed = True
+        self._flush()
+
+    def cancelled(self) -> None:
+        """Cancel what waits."""
+        self._over = True
+        for owed in self._owed:
+            if owed.answer is None and owed.cancel is not None:
+                owed.cancel()
+        self._owed.clear()
+
+    def _settle(self, owed: "_Owed", answer: bytes) -> None:
+        owed.answer = answer
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._over:
+            return
+        while self._owed and (answer := self._owed[0].answer) is not None:
+            self._owed.popleft()
+            self._outbound.send(answer)
+        if self._half_closed and not self._owed:
+            self._over = True
+            self._outbound.finish()
+
+
+class _Owed:
+    """The answer to one request of a stream, once there is one."""
+
+    __slots__ = ("answer", "cancel")
+
+    def __init__(self) -> None:
+        self.answer: bytes | None = None
+        self.cancel: Cancel | None = None
+
+
+def _answering(form: type[Message], ask: _Ask, metrics: RuntimeMetrics) -> UnaryMethod:
+    """Return the method that answers at once with what `ask` returns."""
+
+    def method(_head: CallHead, content: bytes, respond: Respond) -> None:
+        try:
+            reply = Reply(ask(_read(form, content)).SerializeToString())
+        except RequestError as error:
+            reply = error_reply(error)
+        except Exception:
+            log.exception("%s failed", form.DESCRIPTOR.name)
+            metrics.version().failed(ErrorCode.INTERNAL)
+            reply = error_reply(_INTERNAL)
+        respond(reply)
+
+    return method
+
+
+def _changing(
+    form: type[Message], answer: type[Message], change: _Change, metrics: RuntimeMetrics
+) -> UnaryMethod:
+    """Return the method that answers when every process has made a change."""
+    done = Reply(answer().SerializeToString())
+
+    def method(_head: CallHead, content: bytes, respond: Respond) -> None:
+        try:
+            change(_read(form, content), lambda error: respond(done if error is None else error_reply(error)))
+        except RequestError as error:
+            respond(error_reply(error))
+        except Exception:
+            log.exception("%s failed", form.DESCRIPTOR.name)
+            metrics.version().failed(ErrorCode.INTERNAL)
+            respond(error_reply(_INTERNAL))
+
+    return method
+
+
+def _read(form: type[Message], content: bytes) -> Message:
+    try:
+        return form.FromString(content)
+    except DecodeError as error:
+        raise invalid("message", f"cannot be read: {error}", f"a {form.DESCRIPTOR.name}") from error
+
+
+def _stream_error(error: RequestError, request_id: str) -> bytes:
+    message = messages.ModelStreamInferResponse(error_message=text_of(error))
+    message.infer_response.id = request_id
+    return message.SerializeToString()
+
+
+def _by_name(regions: list[Document]) -> Document:
+    return {"regions": {region["name"]: region for region in regions}}

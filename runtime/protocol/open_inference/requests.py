@@ -1,0 +1,186 @@
+"""What a request means, whatever protocol carried it: its tensors fit the model, its outputs exist."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mcp2026.runtime.errors import invalid
+from mcp2026.runtime.execution.tensor_cache import Array
+from mcp2026.runtime.model.loaded import LoadedVersion
+from mcp2026.runtime.model.signature import Signature, TensorSpec, check_shape, count_rows
+from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, DataType, from_wire
+from mcp2026.runtime.protocol.open_inference.parameters import (
+    Parameters,
+    RegionPart,
+    RequestParameters,
+    Value,
+    region_part,
+    truth,
+    whole_number,
+)
+from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
+
+_MAX_CLASSES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may ask for."""
+
+    max_timeout_ns: int
+    max_tensor_bytes: int
+    """Of a tensor in shared memory, and of a body when it is decompressed."""
+
+
+class WantedOutput(NamedTuple):
+    """One output of the answer."""
+
+    place: int
+    """In the model's outputs."""
+    spec: TensorSpec
+    binary: bool = True
+    """As bytes after the JSON; gRPC always has bytes."""
+    classes: int = 0
+    """Answer the highest values of each row instead; 0: the output itself."""
+    part: RegionPart | None = None
+    """Write it there instead of into the answer."""
+
+
+class InferRequest(NamedTuple):
+    """A request that fits the model."""
+
+    version: LoadedVersion
+    inputs: tuple[Array, ...]
+    rows: int
+    outputs: tuple[WantedOutput, ...]
+    id: str
+    wanted: RequestParameters
+
+
+class Expected(NamedTuple):
+    """What the bytes or values of one input must be."""
+
+    spec: TensorSpec
+    datatype: DataType
+    elements: int
+
+
+def expect(signature: Signature, name: str, datatype: str, shape: Sequence[int]) -> Expected:
+    """Return what an input that a request announces must hold.
+
+    Raises:
+        RequestError: the model has no such input, or takes another type or shape.
+
+    """
+    for spec in signature.inputs:
+        if spec.name == name:
+            break
+    else:
+        raise invalid("inputs", f"the model has no input {name[:64]!r}", _names(signature.inputs))
+    if datatype != spec.datatype:
+        raise invalid(f"inputs.{name}.datatype", f"{datatype[:16]!r} is not what it takes", spec.datatype)
+    # Of another length, check_shape refuses it without looking at what may be millions of dimensions.
+    count = math.prod(shape) if len(shape) == len(spec.dims) else 0
+    check_shape(spec, list(shape), count, f"inputs.{name}.shape")
+    return Expected(spec, DATATYPES[datatype], count)
+
+
+def from_region(part: RegionPart, expected: Expected, field: str) -> Array:
+    """Return a copy of an input that lies in shared memory, flat.
+
+    Raises:
+        RequestError: the part is not there any more, or does not hold the elements.
+
+    """
+    content = part.region.read(part.offset, part.byte_size)
+    return from_wire(expected.datatype, content, expected.elements, field)
+
+
+def in_order(signature: Signature, found: Mapping[str, Array]) -> tuple[Array, ...]:
+    """Return the inputs in the model's order.
+
+    Raises:
+        RequestError: one is missing.
+
+    """
+    try:
+        return tuple([found[spec.name] for spec in signature.inputs])
+    except KeyError as error:
+        raise invalid("inputs", f"input {error.args[0]!r} is missing", _names(signature.inputs)) from None
+
+
+def rows_of(version: LoadedVersion, inputs: Sequence[Array]) -> int:
+    """Return the rows that a request counts as.
+
+    Raises:
+        RequestError: the inputs disagree, or have more than one execution takes.
+
+    """
+    if version.max_rows is None:
+        return 1
+    return count_rows(version.signature, list(inputs), version.max_rows)
+
+
+def all_outputs(signature: Signature, *, binary: bool) -> tuple[WantedOutput, ...]:
+    """Return every output, as a request gets that names none."""
+    return tuple([WantedOutput(index, spec, binary) for index, spec in enumerate(signature.outputs)])
+
+
+def wanted_outputs(
+    signature: Signature,
+    named: Sequence[tuple[str, Parameters]],
+    regions: SharedMemoryRegions,
+    limits: Limits,
+    *,
+    binary: bool,
+) -> tuple[WantedOutput, ...]:
+    """Return the outputs that a request names, with their parameters; `binary` if these do not say.
+
+    Raises:
+        RequestError: one does not exist, is named twice, or its parameters are not accepted.
+
+    """
+    by_name = {spec.name: (index, spec) for index, spec in enumerate(signature.outputs)}
+    wanted: dict[str, WantedOutput] = {}
+    for name, parameters in named:
+        if name not in by_name:
+            raise invalid("outputs", f"the model has no output {name[:64]!r}", _names(signature.outputs))
+        if name in wanted:
+            raise invalid("outputs", f"{name!r} is named twice", "each output once")
+        index, spec = by_name[name]
+        if not parameters:
+            wanted[name] = WantedOutput(index, spec, binary)
+            continue
+        field = f"outputs.{name}.parameters"
+        part = region_part(parameters, regions, field, limits.max_tensor_bytes)
+        classes = whole_number(parameters, "classification", field)
+        if classes > _MAX_CLASSES:
+            raise invalid(f"{field}.classification", f"{classes} is too much", f"at most {_MAX_CLASSES}")
+        if classes and part is not None:
+            raise invalid(field, "has classification beside shared memory", "one of the two")
+        wanted[name] = WantedOutput(
+            index, spec, truth(parameters, "binary_data", binary, field), classes, part
+        )
+    return tuple(wanted.values())
+
+
+def to_region(wanted: WantedOutput, parts: Sequence[Buffer]) -> dict[str, Value]:
+    """Write an output into shared memory and return the parameters that say where it is.
+
+    Raises:
+        RequestError: it does not fit.
+
+    """
+    part = wanted.part
+    assert part is not None
+    part.region.write(part.offset, part.byte_size, parts)
+    return {
+        "shared_memory_region": part.region.name,
+        "shared_memory_offset": part.offset,
+        "shared_memory_byte_size": sum(len(piece) for piece in parts),
+    }
+
+
+def _names(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(spec.name for spec in specs)

@@ -1,0 +1,71 @@
+"""The few rules of protobuf's wire that are needed to leave tensors where they are.
+
+https://protobuf.dev/programming-guides/encoding/: a message is a list of fields, each with a key (number and
+kind) as a varint before it. A field of bytes is a length and so many bytes.
+"""
+
+from collections.abc import Sequence
+
+Buffer = bytes | bytearray | memoryview
+
+RAW_INPUTS = 7
+"""Number of `raw_input_contents` in ModelInferRequest."""
+RAW_OUTPUTS = 6
+"""Number of `raw_output_contents` in ModelInferResponse."""
+
+_BYTES = 2
+_RAW_INPUT_KEY = RAW_INPUTS << 3 | _BYTES
+_MAX_LENGTH_BYTES = 5
+
+
+def split_request(message: bytes) -> tuple[bytes, list[memoryview]] | None:
+    """Return a ModelInferRequest without its raw inputs, and these as views of `message`.
+
+    None if it is not written as all known clients do: fields of bytes alone, the raw inputs last. Then
+    protobuf has to read it as a whole, and decides whether it is valid.
+    """
+    position, end = 0, len(message)
+    head_end = end
+    view = memoryview(message)
+    tensors: list[memoryview] = []
+    while position < end:
+        key = message[position]
+        start = position + 1
+        if key & 0x87 != _BYTES:  # a number above 15, or not a field of bytes
+            return None
+        length = shift = 0
+        for index in range(start, min(start + _MAX_LENGTH_BYTES, end)):
+            byte = message[index]
+            length |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                start = index + 1
+                break
+            shift += 7
+        else:
+            return None
+        stop = start + length
+        if stop > end:
+            return None
+        if key == _RAW_INPUT_KEY:
+            if not tensors:
+                head_end = position
+            tensors.append(view[start:stop])
+        elif tensors:
+            return None
+        position = stop
+    return (message[:head_end] if tensors else message), tensors
+
+
+def bytes_field(number: int, parts: Sequence[Buffer]) -> list[Buffer]:
+    """Return the parts of a field that holds `parts` one after another. Numbers up to 15."""
+    return [bytes((number << 3 | _BYTES,)), varint(sum(len(part) for part in parts)), *parts]
+
+
+def varint(value: int) -> bytes:
+    """Return `value`, which is not negative, as a varint."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
