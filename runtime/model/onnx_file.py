@@ -23,12 +23,37 @@ _COPY_AGAIN = "Copy or export the file again"
 _NOT_ONNX = "Give a model in ONNX format (a .onnx file); other formats must be converted first"
 
 
+_FILES_OF_A_FOLDER = ("model.mcpir", "model.onnx")
+"""Looked for in this order: a converted model may lie beside the one it was made from."""
+
+
 class _NotOnnxError(Exception):
     pass
 
 
 class _TruncatedError(Exception):
     pass
+
+
+def file_of(path: str) -> str:
+    """Return the model file that `path` names: itself, or the one in that folder.
+
+    Raises:
+        ModelLoadError: it is a folder without a model.
+
+    """
+    try:
+        folder = Path(path)
+        if not folder.is_dir():
+            return path
+        found = [name for name in _FILES_OF_A_FOLDER if (folder / name).is_file()]
+    except (OSError, ValueError):
+        return path  # whoever opens it says what is wrong
+    if not found:
+        raise ModelLoadError(
+            path, f"it is a folder without {' or '.join(_FILES_OF_A_FOLDER)}", "Give the model file in it"
+        )
+    return str(folder / found[0])
 
 
 def check_onnx_file(path: str) -> None:

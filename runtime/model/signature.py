@@ -40,6 +40,10 @@ ELEMENT_TYPES: dict[str, ElementType] = {
 
 MAX_ELEMENTS = 2**40
 """More than any body can carry; keeps the product of a shape far from any overflow."""
+MAX_DIMENSIONS = 32
+"""Of an input whose rank the model leaves open; numpy ends at 64."""
+MAX_ROWS = 1_000_000
+"""Most rows of one request, however many executions it is split into; that of a queue's limit too."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class TensorSpec:
     dims: tuple[int | None, ...]
     datatype: str
     """Name in the Open Inference Protocol: FP32, BYTES, BF16, …"""
+    ranked: bool = True
+    """False: the model does not say how many dimensions there are, and `dims` is empty."""
 
     @cached_property
     def dtype_name(self) -> str:
@@ -96,13 +102,14 @@ def outputs_can_be_bound(
 ) -> bool:
     """Return whether memory for the outputs may be bound before a run; `seen` are their shapes in one run.
 
-    A declared shape is no promise: a model may answer in another, which ONNX Runtime only warns of, and one
-    without any shape looks like a scalar. An output that is itself an input is not written to bound memory.
+    A declared shape is no promise: a model may answer in another, which ONNX Runtime only warns of. An output
+    that is itself an input is not written to bound memory.
     """
     first = 1 if shared else 0  # the dimension of the rows is no question
     names = {spec.name for spec in inputs}
     return (
-        all(None not in spec.dims[first:] for spec in inputs)
+        all(spec.ranked for spec in (*inputs, *outputs))
+        and all(None not in spec.dims[first:] for spec in inputs)
         and all(shape[first:] == spec.dims[first:] for spec, shape in zip(outputs, seen, strict=True))
         and not any(spec.name in names for spec in outputs)
     )
@@ -115,12 +122,17 @@ def check_shape(spec: TensorSpec, shape: list[int], values: int, field: str) -> 
         RequestError: names `field` and says what would fit.
 
     """
-    allowed = f"{spec.wire_shape} (-1: any size from 1)"
-    if len(shape) != len(spec.dims):
+    allowed = f"{spec.wire_shape} (-1: any size from 1)" if spec.ranked else "any shape of sizes from 1"
+    if spec.ranked and len(shape) != len(spec.dims):
         raise invalid(field, f"{shape[:16]} has {len(shape)} dimensions", allowed)
-    for dim, wanted in zip(shape, spec.dims, strict=True):
-        if dim < 1 or (wanted is not None and dim != wanted):
-            raise invalid(field, f"{shape} does not fit input {spec.name!r}", allowed)
+    if len(shape) > MAX_DIMENSIONS:
+        raise invalid(field, f"has {len(shape)} dimensions", f"at most {MAX_DIMENSIONS} dimensions")
+    if 0 in shape:
+        raise invalid(field, f"{shape[:16]} is an empty tensor, which is not served", allowed)
+    if any(dim < 1 for dim in shape):
+        raise invalid(field, f"{shape[:16]} has a negative size", allowed)
+    if spec.ranked and any(wanted not in (None, dim) for dim, wanted in zip(shape, spec.dims, strict=True)):
+        raise invalid(field, f"{shape} does not fit input {spec.name!r}", allowed)
     product = math.prod(shape)
     if product > MAX_ELEMENTS:
         raise invalid(field, f"{shape} asks for too many values", f"at most {MAX_ELEMENTS} values")
@@ -128,11 +140,13 @@ def check_shape(spec: TensorSpec, shape: list[int], values: int, field: str) -> 
         raise invalid(field, f"{shape} holds {product} values, but {values} were sent", "as many as values")
 
 
-def count_rows(signature: Signature, arrays: list[np.ndarray[Any, np.dtype[Any]]], max_rows: int) -> int:
+def count_rows(
+    signature: Signature, arrays: list[np.ndarray[Any, np.dtype[Any]]], max_rows: int = MAX_ROWS
+) -> int:
     """Return the rows that a request counts as.
 
     Raises:
-        RequestError: the inputs disagree, or have more rows than one execution takes.
+        RequestError: the inputs disagree, or have more than `max_rows`, the most that any request may have.
 
     """
     if not signature.shared:
@@ -144,12 +158,12 @@ def count_rows(signature: Signature, arrays: list[np.ndarray[Any, np.dtype[Any]]
         )
     (count,) = rows
     if count > max_rows:
-        raise invalid("shape", f"{count} rows in one request", f"1 to {max_rows} rows; send the rest apart")
+        raise invalid("shape", f"{count} rows in one request", f"1 to {max_rows} rows")
     return int(count)
 
 
-def spec_of(argument: Any) -> TensorSpec:
-    """Return the spec of an ONNX Runtime argument.
+def spec_of(argument: Any, *, ranked: bool = True) -> TensorSpec:
+    """Return the spec of an ONNX Runtime argument, whose shape is empty also where the rank is unknown.
 
     Raises:
         RequestError: its type is not served.
@@ -159,11 +173,12 @@ def spec_of(argument: Any) -> TensorSpec:
     if element is None:
         raise invalid(argument.name, f"has type {argument.type}", ", ".join(ELEMENT_TYPES))
     dims = tuple(dim if isinstance(dim, int) and dim > 0 else None for dim in argument.shape)
-    return TensorSpec(argument.name, element.dtype, dims, element.datatype)
+    return TensorSpec(argument.name, element.dtype, dims, element.datatype, ranked)
 
 
 __all__ = [
     "ELEMENT_TYPES",
+    "MAX_ROWS",
     "STRING",
     "ElementType",
     "RequestError",
