@@ -196,6 +196,9 @@ class InferenceService:
             call.version.metrics.queued(job.started_ns - call.arrived_ns)
             try:
                 send = call.encode(outputs)
+            except RequestError as error:  # the caller wants the answer where or how it cannot be
+                call.version.metrics.failed(error.code)
+                call.fail(error)
             except Exception:  # one answer that cannot be written must not cost the others theirs
                 log.exception("an answer could not be encoded")
                 call.version.metrics.failed(ErrorCode.INTERNAL)
