@@ -17,8 +17,9 @@ def file_name(key: str) -> str:
 
     """
     name = key.lstrip("/")
-    encoded = name.encode(errors="surrogateescape")
-    if not 0 < len(encoded) <= _MAX_KEY or "/" in name or "\0" in name or name in (".", ".."):
+    encoded = name.encode(errors="ignore")  # half a surrogate pair is in no name
+    impossible = "/" in name or "\0" in name or name in (".", "..") or encoded.decode() != name
+    if impossible or not 0 < len(encoded) <= _MAX_KEY:
         raise invalid(
             "key", f"{key[:64]!r} names no shared memory", f"a name of 1 to {_MAX_KEY} bytes without a slash"
         )

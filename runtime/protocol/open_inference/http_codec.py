@@ -233,7 +233,9 @@ def _decode_raw(
 
 def _raw_shape(spec: TensorSpec, length: int, *, shared: bool) -> list[int]:
     """Return the shape of so many bytes: one row, and at most one dimension follows from the length."""
-    shape = [-1 if dim is None else dim for dim in spec.dims]
+    if not spec.ranked:
+        raise invalid(HEADER_LENGTH.decode(), "0 leaves the shape open", "the length of the JSON")
+    shape = spec.wire_shape
     if shared:
         shape[0] = 1
     if shape.count(-1) > 1:

@@ -8,7 +8,13 @@ from typing import NamedTuple
 from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
-from mcp2026.runtime.model.signature import Signature, TensorSpec, check_shape, count_rows
+from mcp2026.runtime.model.signature import (
+    MAX_DIMENSIONS,
+    Signature,
+    TensorSpec,
+    check_shape,
+    count_rows,
+)
 from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, DataType, from_wire
 from mcp2026.runtime.protocol.open_inference.parameters import (
     Parameters,
@@ -80,8 +86,8 @@ def expect(signature: Signature, name: str, datatype: str, shape: Sequence[int])
         raise invalid("inputs", f"the model has no input {name[:64]!r}", _names(signature.inputs))
     if datatype != spec.datatype:
         raise invalid(f"inputs.{name}.datatype", f"{datatype[:16]!r} is not what it takes", spec.datatype)
-    # Of another length, check_shape refuses it without looking at what may be millions of dimensions.
-    count = math.prod(shape) if len(shape) == len(spec.dims) else 0
+    # check_shape refuses more dimensions without looking at what may be millions of them.
+    count = math.prod(shape) if len(shape) <= MAX_DIMENSIONS else 0
     check_shape(spec, list(shape), count, f"inputs.{name}.shape")
     return Expected(spec, DATATYPES[datatype], count)
 
