@@ -1,5 +1,6 @@
 """Whether this worker serves, and why not. Live is another question: a process that answers is live."""
 
+from collections.abc import Callable
 from enum import StrEnum
 
 
@@ -20,12 +21,19 @@ class Health:
 
     def __init__(self) -> None:
         self.phase = Phase.LOADING
+        self._watchers: list[Callable[[Phase], None]] = []
+
+    def watch(self, changed: Callable[[Phase], None]) -> None:
+        """Call `changed` with every phase that is entered from now on."""
+        self._watchers.append(changed)
 
     def advance(self, phase: Phase) -> None:
         """Enter `phase`, unless the worker is already further on."""
         order = list(Phase)
         if order.index(phase) > order.index(self.phase):
             self.phase = phase
+            for changed in self._watchers:
+                changed(phase)
 
     @property
     def ready(self) -> bool:

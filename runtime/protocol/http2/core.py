@@ -1,0 +1,450 @@
+"""The server's side of one HTTP/2 connection as a state machine: bytes in, calls and bytes out.
+
+No input or output and no clock: whoever has the socket gives `receive` what came and the time, and writes
+what `outbox.take` returns. What a client sends reaches the consumer that `accept` returned for its stream.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mcp2026.runtime.protocol.http2 import frames
+from mcp2026.runtime.protocol.http2.budget import Budget
+from mcp2026.runtime.protocol.http2.closed_streams import ClosedStreams
+from mcp2026.runtime.protocol.http2.errors import (
+    ConnectionProtocolError,
+    HeadersTooLargeError,
+    Http2Code,
+    MalformedRequestError,
+    StreamProtocolError,
+)
+from mcp2026.runtime.protocol.http2.frame_reader import FrameReader
+from mcp2026.runtime.protocol.http2.frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PADDED,
+    SETTINGS,
+    WINDOW_UPDATE,
+    WITH_PRIORITY,
+)
+from mcp2026.runtime.protocol.http2.header_reader import HeaderReader
+from mcp2026.runtime.protocol.http2.inbox import Inbox
+from mcp2026.runtime.protocol.http2.limits import Http2Limits
+from mcp2026.runtime.protocol.http2.outbox import Outbox
+from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
+from mcp2026.runtime.protocol.http2.settings import check_peer_settings, own_settings
+from mcp2026.runtime.protocol.http2.stream import Consumer, Stream
+
+Accept = Callable[[Stream, RequestHeaders | HeadersTooLargeError, bool], Consumer]
+"""Called with a new stream, its request, and whether nothing follows. May answer at once."""
+
+_LEAVING: Final = b"mcp-away"
+"""The PING that follows the first GOAWAY: when its answer is here, the client has read that GOAWAY."""
+
+
+class Http2Core:
+    """One connection. After a fault of the connection `closed` is true: write what is left and close."""
+
+    def __init__(
+        self,
+        limits: Http2Limits,
+        accept: Accept,
+        wake: Callable[[], None],
+        now: float,
+        extra_settings: Mapping[int, int] | None = None,
+    ) -> None:
+        self._limits = limits
+        self._accept = accept
+        self.now = now
+        self.streams: dict[int, Stream] = {}
+        self.outbox = Outbox(wake, self._local_end, limits.unsent_bytes)
+        self.inbox = Inbox(limits, self.outbox, self.streams)
+        self.extra_settings = dict(extra_settings or {})
+        """What our first SETTINGS frame says beyond RFC 9113."""
+        self.peer_settings: dict[int, int] = {}
+        """All that the client has said, by id."""
+        self.on_settings: Callable[[dict[int, int]], None] | None = None
+        """Told of each SETTINGS frame of the client, after `peer_settings` has changed."""
+        self.started = False
+        """The client's preface and its first SETTINGS frame are here."""
+        self.closed = False
+        self.leaving = False
+        """The client was told to open no more streams."""
+        self.refusing = False
+        """What the client opens beyond the last stream is dropped; it was told so."""
+        self._headers = HeaderReader(limits)
+        self._frames = FrameReader(limits.max_frame_bytes, self._on_frame)
+        self._closed_streams = ClosedStreams()
+        self._resets = Budget(limits.resets, limits.resets_per_second, now)
+        self._idle_frames = Budget(limits.idle_frames, limits.idle_frames_per_second, now)
+        self._work = 0  # frames that brought work since the last that brought none
+        self._others: dict[int, Callable[[int, int, bytes], None]] = {
+            frames.PRIORITY: self._on_priority,
+            frames.RST_STREAM: self._on_reset,
+            frames.SETTINGS: self._on_settings,
+            frames.PUSH_PROMISE: self._on_push_promise,
+            frames.PING: self._on_ping,
+            frames.GOAWAY: self._on_goaway,
+        }
+
+    # --- what the edge calls
+
+    def start(self) -> None:
+        """Send our settings, the first frame of the server."""
+        self.outbox.control(frames.settings_frame(own_settings(self._limits, self.extra_settings)))
+        self.inbox.start()
+
+    def send_settings(self, settings: Mapping[int, int]) -> None:
+        """Send settings beyond RFC 9113 that have changed."""
+        self.extra_settings.update(settings)
+        self.outbox.control(frames.settings_frame(settings))
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take what came. Never raises: faults of the client are answered with RST_STREAM or GOAWAY."""
+        self.now = now
+        if self.closed:
+            return
+        try:
+            self._frames.feed(data)
+        except ConnectionProtocolError as fault:
+            self.fail(fault.code, fault.message)
+
+    def lost(self) -> None:
+        """Tell all consumers that the client has gone."""
+        self.closed = True
+        streams = list(self.streams.values())
+        self.streams.clear()
+        for stream in streams:
+            stream.local_open = stream.remote_open = False
+            self.outbox.forget(stream)
+            stream.consumer.cancelled()
+
+    def fail(self, code: Http2Code, message: str) -> None:
+        """End the connection with an error: nothing that comes is looked at any more."""
+        self.outbox.control(frames.goaway_frame(self._closed_streams.last_id, code, message))
+        self.lost()
+
+    def leave(self) -> None:
+        """Ask the client to open no more streams; those on their way are not lost (RFC 9113 §6.8)."""
+        if not self.leaving and not self.closed:
+            self.leaving = True
+            self.outbox.control(frames.goaway_frame(frames.MAX_STREAM_ID, Http2Code.NO_ERROR))
+            self.outbox.control(frames.frame(frames.PING, 0, 0, _LEAVING))
+
+    def refuse_more(self) -> None:
+        """Take no stream beyond the last one from now on."""
+        if not self.refusing and not self.closed:
+            self.leaving = self.refusing = True
+            self.outbox.control(frames.goaway_frame(self._closed_streams.last_id, Http2Code.NO_ERROR))
+
+    @property
+    def finished(self) -> bool:
+        """All that was taken in is answered, and nothing more will be."""
+        return self.closed or (self.refusing and not self.streams)
+
+    @property
+    def in_headers(self) -> bool:
+        """A header block has begun and is not complete."""
+        return self._headers.stream_id != 0
+
+    # --- frames
+
+    def _on_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        """Handle one frame, or a part of a DATA frame."""
+        if not self.started and (kind != SETTINGS or flags & ACK):
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "the first frame is not SETTINGS")
+        if self._headers.stream_id and (kind != CONTINUATION or stream_id != self._headers.stream_id):
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "a frame inside a header block")
+        try:
+            if kind == DATA:
+                self._on_data(flags, stream_id, payload)
+            elif kind == HEADERS:
+                self._on_headers(flags, stream_id, payload)
+            elif kind == CONTINUATION:
+                if self._headers.add(flags, stream_id, payload):
+                    self._on_header_block()
+            elif kind == WINDOW_UPDATE:
+                self._on_window_update(stream_id, payload)
+            else:
+                self._spend_idle_frame()
+                handle = self._others.get(kind)
+                if handle is not None:
+                    handle(flags, stream_id, payload)
+        except StreamProtocolError as fault:
+            self._on_fault(fault)
+
+    def _on_fault(self, fault: StreamProtocolError) -> None:
+        self._spend_reset()
+        stream = self.streams.get(fault.stream_id)
+        if stream is None:
+            self._closed_streams.remember_reset(fault.stream_id)
+            self.outbox.control(frames.reset_frame(fault.stream_id, fault.code))
+        else:
+            self.reset(stream, fault.code)
+            stream.consumer.cancelled()
+
+    # --- requests
+
+    def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id == 0:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "HEADERS on stream 0")
+        if flags & PADDED:
+            payload, _ = _unpadded(payload)
+        depends_on_itself = False
+        if flags & WITH_PRIORITY:
+            if len(payload) < 5:
+                raise ConnectionProtocolError(
+                    Http2Code.FRAME_SIZE_ERROR, "HEADERS too short for its priority"
+                )
+            depends_on_itself = _dependency(payload) == stream_id
+            payload = payload[5:]
+        self._headers.begin(stream_id, payload, flags & END_STREAM != 0, depends_on_itself)
+        if flags & END_HEADERS:
+            self._on_header_block()
+
+    def _on_header_block(self) -> None:
+        """Handle a whole header block; it is decoded even if it is for nothing, for the table's sake."""
+        reader = self._headers
+        stream_id, ends, depends_on_itself = reader.stream_id, reader.ends_stream, reader.depends_on_itself
+        reader.stream_id = 0
+        if stream_id <= self._closed_streams.last_id:
+            self._on_trailers(stream_id, ends)
+            return
+        if stream_id & 1 == 0:
+            raise ConnectionProtocolError(
+                Http2Code.PROTOCOL_ERROR, "a stream with an even number from a client"
+            )
+        request: RequestHeaders | HeadersTooLargeError
+        try:
+            request = reader.request()
+            malformed = None
+        except MalformedRequestError as error:
+            malformed = str(error)
+        except HeadersTooLargeError as error:
+            request, malformed = error, None
+        if self.refusing:
+            return
+        self._closed_streams.advance(stream_id)
+        self._work += 1
+        if depends_on_itself:
+            raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "a stream depends on itself")
+        if malformed is not None:
+            raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, malformed)
+        if len(self.streams) >= self._limits.max_streams:
+            raise StreamProtocolError(stream_id, Http2Code.REFUSED_STREAM, "too many streams")
+        stream = Stream(self, stream_id, self.outbox.initial_window, self._limits.stream_window_bytes)
+        if isinstance(request, RequestHeaders) and request.content_length is not None:
+            if ends and request.content_length:
+                raise StreamProtocolError(
+                    stream_id, Http2Code.PROTOCOL_ERROR, "content-length, and no content"
+                )
+            stream.length_left = request.content_length
+        self.streams[stream_id] = stream
+        stream.remote_open = not ends
+        stream.consumer = consumer = self._accept(stream, request, ends)
+        if ends and stream.local_open:
+            consumer.ended()
+
+    def _on_trailers(self, stream_id: int, ends: bool) -> None:
+        stream = self.streams.get(stream_id)
+        try:
+            self._headers.trailers()
+        except (MalformedRequestError, HeadersTooLargeError) as error:
+            if stream is not None:
+                raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, str(error)) from None
+        if stream is None:
+            self._closed_streams.judge(stream_id)
+        elif not stream.remote_open:
+            raise StreamProtocolError(stream_id, Http2Code.STREAM_CLOSED, "HEADERS after the end")
+        elif not ends:
+            raise StreamProtocolError(
+                stream_id, Http2Code.PROTOCOL_ERROR, "trailers that do not end the stream"
+            )
+        else:
+            self._end_of_body(stream)
+
+    def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        size = len(payload)
+        self.inbox.count(size)
+        padding = 0
+        if flags & PADDED:
+            payload, padding = _unpadded(payload)
+            size -= padding
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            if stream_id == 0 or stream_id > self._closed_streams.last_id:
+                raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "DATA on a stream that is not open")
+            self._spend_idle_frame()
+            self._closed_streams.judge(stream_id)
+            return
+        if not stream.remote_open:
+            raise StreamProtocolError(stream_id, Http2Code.STREAM_CLOSED, "DATA after the end")
+        stream.moved_at = self.now
+        if stream.length_left is not None:
+            stream.length_left -= size
+            if stream.length_left < 0:
+                raise StreamProtocolError(
+                    stream_id, Http2Code.PROTOCOL_ERROR, "more content than content-length"
+                )
+        if flags & END_STREAM:
+            stream.receive_window -= size + padding
+            if stream.receive_window < 0:
+                raise StreamProtocolError(
+                    stream_id, Http2Code.FLOW_CONTROL_ERROR, "more data than the window"
+                )
+            if size:
+                stream.consumer.data(payload)
+            if stream.remote_open:
+                self._end_of_body(stream)
+            return
+        self.inbox.hold(stream, size, padding)
+        if size:
+            self._work += 1
+            stream.consumer.data(payload)
+        else:
+            self._spend_idle_frame()
+
+    def _end_of_body(self, stream: Stream) -> None:
+        if stream.length_left:
+            raise StreamProtocolError(stream.id, Http2Code.PROTOCOL_ERROR, "less content than content-length")
+        stream.remote_open = False
+        self.inbox.close(stream)
+        if stream.local_open:
+            stream.consumer.ended()
+        else:
+            self.streams.pop(stream.id, None)
+
+    # --- the other frames
+
+    def _on_priority(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id == 0:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "PRIORITY on stream 0")
+        if len(payload) != 5:
+            raise StreamProtocolError(stream_id, Http2Code.FRAME_SIZE_ERROR, "PRIORITY is not 5 bytes")
+        if _dependency(payload) == stream_id:
+            raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "a stream depends on itself")
+
+    def _on_reset(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "RST_STREAM is not 4 bytes")
+        if stream_id == 0 or stream_id > self._closed_streams.last_id:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "RST_STREAM on a stream that is not open")
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            return
+        self._spend_reset()
+        self._drop(stream)
+        stream.consumer.cancelled()
+
+    def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id != 0:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "SETTINGS on a stream")
+        if flags & ACK:
+            if payload:
+                raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "an acknowledgement with content")
+            return
+        if len(payload) % 6:
+            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "SETTINGS is not a multiple of 6 bytes")
+        settings = frames.read_settings(payload)
+        check_peer_settings(settings)
+        self.peer_settings.update(settings)
+        self.outbox.peer_settings(settings, self.streams)
+        self.outbox.control(frames.frame(SETTINGS, ACK, 0))
+        self.started = True
+        if self.on_settings is not None:
+            self.on_settings(settings)
+
+    def _on_push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
+        raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
+
+    def _on_ping(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id != 0:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "PING on a stream")
+        if len(payload) != 8:
+            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "PING is not 8 bytes")
+        if not flags & ACK:
+            self.outbox.control(frames.frame(frames.PING, ACK, 0, payload))
+        elif payload == _LEAVING and self.leaving:
+            self.refuse_more()
+
+    def _on_goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id != 0:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "GOAWAY on a stream")
+        if len(payload) < 8:
+            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "GOAWAY is shorter than 8 bytes")
+        self.refuse_more()
+
+    def _on_window_update(self, stream_id: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not 4 bytes")
+        increment = int.from_bytes(payload, "big") & frames.MAX_WINDOW
+        if stream_id == 0:
+            self.outbox.grant(increment)
+            return
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            self.outbox.grant_stream(stream, increment)
+        elif stream_id > self._closed_streams.last_id:
+            raise ConnectionProtocolError(
+                Http2Code.PROTOCOL_ERROR, "WINDOW_UPDATE on a stream that is not open"
+            )
+
+    # --- the end of streams
+
+    def reset(self, stream: Stream, code: Http2Code) -> None:
+        """Send RST_STREAM, and drop what still comes on the stream."""
+        if self.streams.get(stream.id) is stream:
+            self._drop(stream)
+            self._closed_streams.remember_reset(stream.id)
+            self.outbox.control(frames.reset_frame(stream.id, code))
+
+    def stop_receiving(self, stream: Stream) -> None:
+        """Reset a stream, when its response is complete, if its body is not by then (RFC 9113 §8.1)."""
+        stream.unwanted = True
+        if stream.remote_open and not stream.local_open:
+            self.reset(stream, Http2Code.NO_ERROR)
+
+    def refuse_to_wait(self, stream: Stream) -> None:
+        """Reset a stream whose client is too far behind."""
+        self.reset(stream, Http2Code.ENHANCE_YOUR_CALM)
+        stream.consumer.cancelled()
+
+    def _local_end(self, stream: Stream) -> None:
+        """The whole response has been written."""
+        if not stream.remote_open:
+            self.streams.pop(stream.id, None)
+        elif stream.unwanted:
+            self.reset(stream, Http2Code.NO_ERROR)
+
+    def _drop(self, stream: Stream) -> None:
+        stream.local_open = stream.remote_open = False
+        self.streams.pop(stream.id, None)
+        self.outbox.forget(stream)
+        self.inbox.close(stream)
+
+    def _spend_reset(self) -> None:
+        if not self._resets.spend(self.now):
+            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "too many streams were reset")
+
+    def _spend_idle_frame(self) -> None:
+        self._idle_frames.refund(self._work * self._limits.idle_frames_per_work)
+        self._work = 0
+        if not self._idle_frames.spend(self.now):
+            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "too many frames that bring no work")
+
+
+def _unpadded(payload: bytes) -> tuple[bytes, int]:
+    """Return a payload without its padding, and the bytes that the padding took."""
+    if not payload:
+        raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "a frame too short for its padding")
+    padding = payload[0]
+    if padding >= len(payload):
+        raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "more padding than payload")
+    return payload[1 : len(payload) - padding], padding + 1
+
+
+def _dependency(payload: bytes) -> int:
+    return int.from_bytes(payload[:4], "big") & frames.MAX_STREAM_ID

@@ -1,0 +1,75 @@
+"""Header blocks, which may come in several frames, into requests; equal blocks are read once."""
+
+from typing import Final
+
+from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, Http2Code
+from mcp2026.runtime.protocol.http2.frames import END_HEADERS
+from mcp2026.runtime.protocol.http2.header_decoder import HeaderDecoder
+from mcp2026.runtime.protocol.http2.limits import Http2Limits
+from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders, check_trailers, read_request
+
+_KEPT_BLOCKS: Final = 32
+_KEPT_BYTES: Final = 512
+"""Blocks up to this length are kept: those of a client whose headers are in the dynamic table are short."""
+
+
+class HeaderReader:
+    """The header blocks of one connection."""
+
+    def __init__(self, limits: Http2Limits) -> None:
+        self._limits = limits
+        self._decoder = HeaderDecoder()
+        self._known: dict[bytes, RequestHeaders] = {}
+        self._known_at = 0  # changes of the table when the known blocks were read
+        self._block = b""
+        self._frames = 0
+        self.stream_id = 0
+        """The stream whose block has begun, 0 if none has."""
+        self.ends_stream = False
+        self.depends_on_itself = False
+
+    def begin(self, stream_id: int, piece: bytes, ends_stream: bool, depends_on_itself: bool) -> None:
+        """Take the block's first piece."""
+        self.stream_id = stream_id
+        self.ends_stream = ends_stream
+        self.depends_on_itself = depends_on_itself
+        self._block = piece
+        self._frames = 0
+        if len(piece) > self._limits.max_header_bytes:
+            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "the header block is too long")
+
+    def add(self, flags: int, stream_id: int, piece: bytes) -> bool:
+        """Take a CONTINUATION; return whether the block is complete."""
+        if stream_id != self.stream_id or stream_id == 0:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "CONTINUATION outside a header block")
+        self._block += piece
+        self._frames += 1
+        limits = self._limits
+        if len(self._block) > limits.max_header_bytes or self._frames > limits.max_continuations:
+            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "the header block is too long")
+        return flags & END_HEADERS != 0
+
+    def request(self) -> RequestHeaders:
+        """Return the block as a request.
+
+        Raises MalformedRequestError or HeadersTooLargeError; ConnectionProtocolError if it cannot be decoded.
+        """
+        block, known, decoder = self._block, self._known, self._decoder
+        if self._known_at != decoder.changes:
+            known.clear()
+            self._known_at = decoder.changes
+        request = known.get(block)
+        if request is not None:
+            return request
+        request = read_request(decoder.decode(block, self._limits.max_header_bytes, self._limits.max_headers))
+        if self._known_at == decoder.changes and len(block) <= _KEPT_BYTES:
+            if len(known) >= _KEPT_BLOCKS:
+                known.clear()
+            known[block] = request
+        return request
+
+    def trailers(self) -> None:
+        """Check the block as trailers, which nobody reads."""
+        decoder = self._decoder
+        fields = decoder.decode(self._block, self._limits.max_header_bytes, self._limits.max_headers)
+        check_trailers(fields)

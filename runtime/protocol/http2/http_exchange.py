@@ -1,0 +1,144 @@
+"""One HTTP request of a stream for the application, and its response."""
+
+from typing import Final
+
+from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
+from mcp2026.runtime.protocol.exchange import Application, Cancel, Response
+from mcp2026.runtime.protocol.http2 import header_encoder
+from mcp2026.runtime.protocol.http2.errors import HeadersTooLargeError, Http2Code
+from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
+from mcp2026.runtime.protocol.http2.stream import Stream
+
+_SMALL_BODY: Final = 64 * 1024
+"""A refused request's body up to this size is read and dropped; of a larger one the stream is reset."""
+
+
+class HttpExchange:
+    """Collects a body within the limits, hands the request over, and sends what comes back."""
+
+    __slots__ = (
+        "_application",
+        "_body",
+        "_cancel",
+        "_connections",
+        "_dropped",
+        "_head_only",
+        "_max_body",
+        "_request",
+        "_stream",
+        "responded",
+    )
+
+    def __init__(
+        self,
+        application: Application,
+        limits: ConnectionLimits,
+        connections: Connections,
+        stream: Stream,
+        request: RequestHeaders | HeadersTooLargeError,
+        ends: bool,
+    ) -> None:
+        self._application = application
+        self._max_body = limits.max_body_bytes
+        self._connections = connections
+        self._stream = stream
+        self._body: bytes | bytearray = b""
+        self._cancel: Cancel | None = None
+        self._dropped = 0
+        self._head_only = False
+        self.responded = False
+        if isinstance(request, HeadersTooLargeError):
+            self._refuse(application.protocol_error(431, str(request)), 0)
+            return
+        self._request = request
+        self._head_only = request.head.method == "HEAD"
+        length = request.content_length
+        if length is not None and length > self._max_body:
+            self._refuse(self._too_large(), length)
+            return
+        refusal = application.admit(request.head)
+        if refusal is not None:
+            self._refuse(refusal, length or 0)
+        elif request.expects_continue and not ends:
+            stream.inform(100)
+
+    @property
+    def awaiting_since(self) -> float | None:
+        """Since when the client owes the rest of its body."""
+        return self._stream.opened_at if self._stream.remote_open else None
+
+    def data(self, data: bytes) -> None:
+        """Collect a piece of the body."""
+        if self.responded:
+            self._drop(len(data))
+        elif not self._body:
+            self._body = data
+            self._check_size()
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
+            self._check_size()
+
+    def ended(self) -> None:
+        """Hand the whole request over."""
+        body, self._body = self._body, b""
+        if isinstance(body, bytearray):
+            body = bytes(body)
+        cancel = self._application.begin(self._request.head, body, self.respond)
+        if not self.responded:
+            self._cancel = cancel
+
+    def respond(self, response: Response) -> None:
+        """Send the response."""
+        if self.responded:
+            return
+        self.responded = True
+        self._cancel = None
+        body = response.body
+        encoder = header_encoder
+        block = (
+            encoder.response_start(response.status, response.content_type, response.headers)
+            + encoder.content_length(len(body))
+            + encoder.date(self._connections.date_line)
+        )
+        self._stream.respond(block, b"" if self._head_only else body)
+
+    def cancelled(self) -> None:
+        """Tell the application that nobody waits any more."""
+        self._body = b""
+        if not self.responded:
+            self.responded = True
+            cancel, self._cancel = self._cancel, None
+            if cancel is not None:
+                cancel()
+
+    def too_slow(self) -> None:
+        """Answer a client whose body does not come."""
+        if self.responded:
+            self._stream.reset(Http2Code.CANCEL if self._stream.local_open else Http2Code.NO_ERROR)
+        else:
+            self._body = b""
+            self.respond(self._application.protocol_error(408, "the request did not come in time"))
+            self._stream.stop_receiving()
+
+    def _check_size(self) -> None:
+        if len(self._body) > self._max_body:
+            self._refuse(self._too_large(), _SMALL_BODY + 1)
+
+    def _refuse(self, response: Response, length: int) -> None:
+        """Answer before the body is here; `length` of it is known."""
+        self._body = b""
+        self.respond(response)
+        if length > _SMALL_BODY:
+            self._stream.stop_receiving()
+
+    def _drop(self, size: int) -> None:
+        self._dropped += size
+        self._stream.release(size)
+        if self._dropped > _SMALL_BODY:
+            self._stream.stop_receiving()
+
+    def _too_large(self) -> Response:
+        message = f"the body is larger than {self._max_body} bytes"
+        return self._application.protocol_error(413, message)

@@ -1,0 +1,32 @@
+"""What each side of a connection says about itself (https://www.rfc-editor.org/rfc/rfc9113#section-6.5)."""
+
+from collections.abc import Mapping
+
+from mcp2026.runtime.protocol.http2 import frames
+from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, Http2Code
+from mcp2026.runtime.protocol.http2.limits import Http2Limits
+
+
+def own_settings(limits: Http2Limits, extra: Mapping[int, int]) -> dict[int, int]:
+    """Return the settings of the server's first frame; `extra` are other ids, of 16 bits, values of 32."""
+    return {
+        frames.MAX_CONCURRENT_STREAMS: limits.max_streams,
+        frames.INITIAL_WINDOW_SIZE: limits.stream_window_bytes,
+        frames.MAX_FRAME_SIZE: limits.max_frame_bytes,
+        frames.MAX_HEADER_LIST_SIZE: limits.max_header_bytes,
+        frames.NO_RFC7540_PRIORITIES: 1,
+        **extra,
+    }
+
+
+def check_peer_settings(settings: Mapping[int, int]) -> None:
+    """Raise ConnectionProtocolError for a value that RFC 9113 or RFC 9218 excludes; other ids are free."""
+    if settings.get(frames.ENABLE_PUSH, 0) > 1:
+        raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
+    if settings.get(frames.NO_RFC7540_PRIORITIES, 0) > 1:
+        raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "NO_RFC7540_PRIORITIES is 0 or 1")
+    if settings.get(frames.INITIAL_WINDOW_SIZE, 0) > frames.MAX_WINDOW:
+        raise ConnectionProtocolError(Http2Code.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is at most 2^31 - 1")
+    size = settings.get(frames.MAX_FRAME_SIZE, frames.SMALLEST_MAX_FRAME)
+    if not frames.SMALLEST_MAX_FRAME <= size <= frames.LARGEST_MAX_FRAME:
+        raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "MAX_FRAME_SIZE is 2^14 to 2^24 - 1")

@@ -1,0 +1,115 @@
+"""One stream: what each side may still send, and who takes what comes."""
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from mcp2026.runtime.protocol.http2 import header_encoder
+from mcp2026.runtime.protocol.http2.errors import Http2Code
+from mcp2026.runtime.protocol.http2.header_decoder import Field
+
+if TYPE_CHECKING:
+    from mcp2026.runtime.protocol.http2.core import Http2Core
+
+
+class Consumer(Protocol):
+    """Takes what a client sends on one stream. Never raises."""
+
+    @property
+    def awaiting_since(self) -> float | None:
+        """Since when the client owes the rest of something, in s; None if it owes nothing."""
+
+    def data(self, data: bytes) -> None:
+        """The body goes on. Never empty."""
+
+    def ended(self) -> None:
+        """The body is complete."""
+
+    def cancelled(self) -> None:
+        """The client has gone, or broke the protocol. Nothing can be sent any more."""
+
+    def too_slow(self) -> None:
+        """The client owed bytes for too long; the stream is reset after what is answered now."""
+
+
+class Stream:
+    """One request and its answer. Sending does nothing once the stream is closed."""
+
+    __slots__ = (
+        "consumer",
+        "core",
+        "end_block",
+        "held",
+        "id",
+        "length_left",
+        "local_open",
+        "moved_at",
+        "opened_at",
+        "pending",
+        "pending_bytes",
+        "pending_end",
+        "receive_target",
+        "receive_window",
+        "remote_open",
+        "send_window",
+        "unwanted",
+    )
+
+    def __init__(self, core: "Http2Core", stream_id: int, send_window: int, receive_window: int) -> None:
+        self.core = core
+        self.id = stream_id
+        self.send_window = send_window
+        self.receive_window = self.receive_target = receive_window
+        self.remote_open = True
+        self.local_open = True
+        self.consumer: Consumer = None  # type: ignore[assignment]  # set before anything is received
+        self.unwanted = False
+        """The rest of the body is not needed."""
+        self.length_left: int | None = None
+        """Of the body, if its length was said."""
+        self.held = 0
+        """Bytes that the consumer keeps of an unfinished body."""
+        self.opened_at = self.moved_at = core.now
+        """When the stream began; when last something came, or went after waiting for a window. In s."""
+        self.pending: deque[bytes | memoryview] | None = None
+        """What waits for the client's windows, in order."""
+        self.pending_bytes = 0
+        self.end_block: bytes | None = None
+        self.pending_end = False
+
+    def inform(self, status: int, fields: tuple[Field, ...] = ()) -> None:
+        """Send an interim response (1xx); allowed until the response begins."""
+        if self.local_open:
+            block = header_encoder.status(status) + header_encoder.block(fields)
+            self.core.outbox.headers(self, block, end=False)
+
+    def respond(self, block: bytes, body: bytes, trailers: bytes | None = None) -> None:
+        """Send a whole response: header block, body, and the header block of trailers if there is one."""
+        if self.local_open:
+            self.core.outbox.respond(self, block, body, trailers)
+
+    def start(self, block: bytes, *, end: bool = False) -> None:
+        """Send the header block of a response that goes on, or of one that is nothing else."""
+        if self.local_open:
+            self.core.outbox.headers(self, block, end=end)
+
+    def send(self, data: bytes) -> None:
+        """Send a piece of the body, or keep it until the client's windows allow."""
+        if self.local_open and not self.pending_end:
+            self.core.outbox.data(self, data, None, end=False)
+
+    def finish(self, trailers: bytes | None = None) -> None:
+        """End the response, after trailers if there are some."""
+        if self.local_open and not self.pending_end:
+            self.core.outbox.data(self, b"", trailers, end=True)
+
+    def reset(self, code: Http2Code) -> None:
+        """End the stream in both directions; what waits is dropped."""
+        self.core.reset(self, code)
+
+    def stop_receiving(self) -> None:
+        """Let the client know that the rest of its body is not needed: the response says all."""
+        self.core.stop_receiving(self)
+
+    def release(self, size: int) -> None:
+        """Tell that `size` received bytes are not kept any more, though the stream goes on."""
+        self.core.inbox.release(self, size)
