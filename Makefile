@@ -58,6 +58,7 @@ links:
 
 generate: setup links ## Write what is generated: contracts, the chart's CRDs, reference pages
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.device_plugin.kubelet.generate
+	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.model.triton.generate
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.protocol.open_inference.generate
 	@cp crds/*.yaml deploy/helm/mcp2026/crds/
 	@$(BIN)/python -m tools.reference

@@ -42,9 +42,7 @@ def load_version(
 
     """
     model = open_model(served.path, served.sha256, threads, provider)
-    unranked = {
-        value.name for value in (*model.values.inputs, *model.values.outputs) if value.shape is None
-    }
+    unranked = {value.name for value in (*model.values.inputs, *model.values.outputs) if value.shape is None}
     try:
         inputs, outputs = (
             tuple(spec_of(argument, ranked=argument.name not in unranked) for argument in arguments)
@@ -54,5 +52,6 @@ def load_version(
         raise ModelLoadError(
             served.path, error.message, f"Tensors of these types are served: {error.allowed}"
         ) from error
-    signature = probe(model.session, inputs, outputs, served.version_id)
+    may_share = config.execution.max_rows != 0
+    signature = probe(model.session, inputs, outputs, served.version_id, may_share=may_share)
     return LoadedVersion(config, served, model.session, signature, metrics)

@@ -19,14 +19,22 @@ _BFLOAT16 = 16
 
 
 def probe(
-    session: Any, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], version_id: str
+    session: Any,
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    version_id: str,
+    *,
+    may_share: bool,
 ) -> Signature:
     """Warm the session, and find out how it may be run: together for several requests, into memory of ours.
 
     A dynamic first dimension alone does not say so: it may be time, or the model may mix its rows. So two
-    rows are run together and each alone; only if that makes no difference are requests batched.
+    rows are run together and each alone; only if that makes no difference are requests batched. Without
+    `may_share` they never are, and one run warms the session.
     """
-    declared = bool(inputs) and all(spec.dims and spec.dims[0] is None for spec in (*inputs, *outputs))
+    declared = (
+        may_share and bool(inputs) and all(spec.dims and spec.dims[0] is None for spec in (*inputs, *outputs))
+    )
     random = np.random.default_rng(0)
     try:
         if not declared:

@@ -1,0 +1,1 @@
+"""Triton's model repositories, read as they are: folders, versions, and config.pbtxt."""
