@@ -158,6 +158,8 @@ class UnaryCall:
 
     def ended(self) -> None:
         """Serve the call."""
+        if self._done:
+            return
         if self._reader is not None and self._reader.unfinished:
             self._fail(GrpcCode.INTERNAL, "the message is cut off")
             return

@@ -51,7 +51,6 @@ class Http2Connection(asyncio.Protocol):
         self._lingering = False
         self._closed = False
         self._idle_since = 0.0
-        self._headers_since = _NEVER
         self._leaving_until = _NEVER
         self.deadline = _NEVER
 
@@ -60,7 +59,7 @@ class Http2Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send our settings and start to read."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's derive from nothing
-        self._idle_since = self._headers_since = now = self._loop.time()
+        self.core.headers_since = self._idle_since = now = self._loop.time()
         self.deadline = now + self._limits.head_seconds
         self._connections.add(self)
         self.core.start()
@@ -76,10 +75,6 @@ class Http2Connection(asyncio.Protocol):
         self._receiving = False
         self._idle_since = now
         self._flush()
-        if core.in_headers or not core.started:
-            self._headers_since = min(self._headers_since, now)
-        else:
-            self._headers_since = _NEVER
         self._watch(now)
 
     def eof_received(self) -> bool:
@@ -134,8 +129,8 @@ class Http2Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         core = self.core
-        if not core.leaving and self._closing:
-            self._leave()
+        if core.last_id and not core.leaving and self._closing:
+            self._leave()  # a connection that is new even now may send one request
         data = core.outbox.take()
         if data and not self._transport.is_closing():
             self._transport.write(data)
@@ -152,13 +147,11 @@ class Http2Connection(asyncio.Protocol):
         """Close when everything is written; what the client still sends is thrown away meanwhile."""
         if self._closed or self._lingering or self._transport.is_closing():
             return
-        if self.core.closed and self._transport.can_write_eof():
-            # Closing with unread data would reset the connection and could destroy the GOAWAY on its way.
-            self._lingering = True
-            self._transport.write_eof()
+        # Closing with unread data would reset the connection and could destroy what is on its way.
+        self._lingering = True
+        self._transport.write_eof()
+        if not self._blocked:
             self.deadline = self._loop.time() + self._limits.linger_seconds
-        else:
-            self._transport.close()
 
     # --- time
 
@@ -184,7 +177,7 @@ class Http2Connection(asyncio.Protocol):
             return
         core, limits = self.core, self._limits
         core.now = now = self._loop.time()
-        if now >= self._headers_since + limits.head_seconds:
+        if now >= core.headers_since + limits.head_seconds:
             self._transport.abort()
             return
         if now >= self._leaving_until or (not core.streams and now >= self._idle_since + limits.idle_seconds):
@@ -194,8 +187,8 @@ class Http2Connection(asyncio.Protocol):
             if now >= self._deadline_of(stream):
                 stream.consumer.too_slow()
         self._receiving = False
-        self._flush()
         self.deadline = min(map(self._deadline_of, core.streams.values()), default=_NEVER)
+        self._flush()
         self._watch(now)
 
     def _watch(self, now: float) -> None:
@@ -206,7 +199,7 @@ class Http2Connection(asyncio.Protocol):
             self.deadline = min(self.deadline, now + self._limits.stall_seconds)
         else:
             self.deadline = self._idle_since + self._limits.idle_seconds
-        self.deadline = min(self.deadline, self._headers_since + self._limits.head_seconds)
+        self.deadline = min(self.deadline, self.core.headers_since + self._limits.head_seconds)
         if not self.core.refusing:
             self.deadline = min(self.deadline, self._leaving_until)
 

@@ -4,6 +4,7 @@ No input or output and no clock: whoever has the socket gives `receive` what cam
 what `outbox.take` returns. What a client sends reaches the consumer that `accept` returned for its stream.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -68,6 +69,8 @@ class Http2Core:
         """All that the client has said, by id."""
         self.on_settings: Callable[[dict[int, int]], None] | None = None
         """Told of each SETTINGS frame of the client, after `peer_settings` has changed."""
+        self.headers_since = math.inf
+        """When the header block, or the preface, began that is not complete, in s."""
         self.started = False
         """The client's preface and its first SETTINGS frame are here."""
         self.closed = False
@@ -146,9 +149,9 @@ class Http2Core:
         return self.closed or (self.refusing and not self.streams)
 
     @property
-    def in_headers(self) -> bool:
-        """A header block has begun and is not complete."""
-        return self._headers.stream_id != 0
+    def last_id(self) -> int:
+        """The highest stream of the client, 0 if there was none."""
+        return self._closed_streams.last_id
 
     # --- frames
 
@@ -165,6 +168,7 @@ class Http2Core:
                 self._on_headers(flags, stream_id, payload)
             elif kind == CONTINUATION:
                 if self._headers.add(flags, stream_id, payload):
+                    self.headers_since = math.inf
                     self._on_header_block()
             elif kind == WINDOW_UPDATE:
                 self._on_window_update(stream_id, payload)
@@ -177,7 +181,10 @@ class Http2Core:
             self._on_fault(fault)
 
     def _on_fault(self, fault: StreamProtocolError) -> None:
-        self._spend_reset()
+        if fault.code is Http2Code.REFUSED_STREAM:
+            self._spend_idle_frame()  # clients open many before they have read how many they may
+        else:
+            self._spend_reset()
         stream = self.streams.get(fault.stream_id)
         if stream is None:
             self._closed_streams.remember_reset(fault.stream_id)
@@ -204,6 +211,8 @@ class Http2Core:
         self._headers.begin(stream_id, payload, flags & END_STREAM != 0, depends_on_itself)
         if flags & END_HEADERS:
             self._on_header_block()
+        else:
+            self.headers_since = self.now
 
     def _on_header_block(self) -> None:
         """Handle a whole header block; it is decoded even if it is for nothing, for the table's sake."""
@@ -275,10 +284,10 @@ class Http2Core:
             size -= padding
         stream = self.streams.get(stream_id)
         if stream is None:
-            if stream_id == 0 or stream_id > self._closed_streams.last_id:
-                raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "DATA on a stream that is not open")
+            self._check_not_idle(stream_id, "DATA")
             self._spend_idle_frame()
-            self._closed_streams.judge(stream_id)
+            if stream_id <= self._closed_streams.last_id:
+                self._closed_streams.judge(stream_id)
             return
         if not stream.remote_open:
             raise StreamProtocolError(stream_id, Http2Code.STREAM_CLOSED, "DATA after the end")
@@ -330,10 +339,9 @@ class Http2Core:
     def _on_reset(self, _flags: int, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
             raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "RST_STREAM is not 4 bytes")
-        if stream_id == 0 or stream_id > self._closed_streams.last_id:
-            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "RST_STREAM on a stream that is not open")
         stream = self.streams.get(stream_id)
         if stream is None:
+            self._check_not_idle(stream_id, "RST_STREAM")
             return
         self._spend_reset()
         self._drop(stream)
@@ -353,7 +361,9 @@ class Http2Core:
         self.peer_settings.update(settings)
         self.outbox.peer_settings(settings, self.streams)
         self.outbox.control(frames.frame(SETTINGS, ACK, 0))
-        self.started = True
+        if not self.started:
+            self.started = True
+            self.headers_since = math.inf
         if self.on_settings is not None:
             self.on_settings(settings)
 
@@ -387,10 +397,13 @@ class Http2Core:
         stream = self.streams.get(stream_id)
         if stream is not None:
             self.outbox.grant_stream(stream, increment)
-        elif stream_id > self._closed_streams.last_id:
-            raise ConnectionProtocolError(
-                Http2Code.PROTOCOL_ERROR, "WINDOW_UPDATE on a stream that is not open"
-            )
+        else:
+            self._check_not_idle(stream_id, "WINDOW_UPDATE")
+
+    def _check_not_idle(self, stream_id: int, frame: str) -> None:
+        """Raise if the client has not opened the stream; one that was not let in, it may believe open."""
+        if stream_id == 0 or (stream_id > self._closed_streams.last_id and not self.refusing):
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, f"{frame} on a stream that is not open")
 
     # --- the end of streams
 

@@ -82,6 +82,8 @@ class HttpExchange:
 
     def ended(self) -> None:
         """Hand the whole request over."""
+        if self.responded:
+            return
         body, self._body = self._body, b""
         if isinstance(body, bytearray):
             body = bytes(body)

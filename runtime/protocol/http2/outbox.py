@@ -13,7 +13,7 @@ from mcp2026.runtime.protocol.http2.stream import Stream
 _HEADERS_LAST: Final = END_HEADERS | END_STREAM
 _TURN_FRAMES: Final = 4
 """DATA frames of one stream before the next one that waits has its turn."""
-_ROUND_BYTES: Final = 1 << 20
+_ROUND_BYTES: Final = 1 << 18
 """DATA written at once; the rest follows when the transport has taken it."""
 
 
