@@ -53,6 +53,8 @@ class Connections:
         self._sweep: asyncio.TimerHandle | None = None
         self.date_line = b""
         """The Date header, as it is now to the second."""
+        self.response_starts: dict[tuple[int, bytes], bytes] = {}
+        """Per status and content type how a response of HTTP/1.1 begins, made anew with each date."""
         self.empty = asyncio.Event()
         self.empty.set()
 
@@ -81,6 +83,7 @@ class Connections:
 
     def _look(self) -> None:
         self.date_line = f"date: {formatdate(usegmt=True)}\r\n".encode()
+        self.response_starts.clear()
         now = self._loop.time()
         for connection in [one for one in self._open if one.deadline <= now]:
             connection.timed_out()

@@ -1,8 +1,10 @@
 """One request and its response, whatever carried them. HTTP versions stand below this, the API above."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 JSON = b"application/json"
 
@@ -22,14 +24,13 @@ class RequestHead:
     """Names in lower case; of repeated headers the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True, gc=False):
     """A whole response."""
 
     status: int
     body: bytes
     content_type: bytes = JSON
-    headers: tuple[tuple[bytes, bytes], ...] = field(default=())
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class Application(Protocol):

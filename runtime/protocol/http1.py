@@ -2,44 +2,28 @@
 
 A connection reads requests ahead (pipelining) and answers them in order. It holds back what a client may
 do to others: heads, bodies and pauses are limited, and an oversized body is refused before it is read.
+A whole request whose head is known by its bytes (`http1_head.py`) never meets the parser.
 """
 
 import asyncio
 import math
+import socket
 from collections import deque
-from http import HTTPStatus
 from typing import Any, cast
 
 import httptools
 
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
-from mcp2026.runtime.protocol.exchange import Application, Cancel, RequestHead, Response
+from mcp2026.runtime.protocol.exchange import Application, RequestHead, Response
+from mcp2026.runtime.protocol.http1_exchange import Exchange
+from mcp2026.runtime.protocol.http1_head import HEAD_END, SMALL_BODY, KnownHead, KnownHeads, path_of
 
 _NEVER = math.inf
-_SMALL_BODY = 64 * 1024
-"""A refused request's body up to this size is read and dropped, and the connection stays."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
-}
-
-
-class _Exchange:
-    """A request that was taken in, and its response once there is one."""
-
-    __slots__ = ("cancel", "connection", "head_only", "keep_alive", "response")
-
-    def __init__(self, connection: "Http1Connection", *, keep_alive: bool, head_only: bool) -> None:
-        self.connection = connection
-        self.keep_alive = keep_alive
-        self.head_only = head_only
-        self.response: Response | None = None
-        self.cancel: Cancel | None = None
-
-    def respond(self, response: Response) -> None:
-        if self.response is None:
-            self.response = response
-            self.connection.flush()
+_PROBE_SECONDS = 0.5
+"""How long a client that has closed its side may take to reset what is sent to it."""
+_MAX_NEW_HEADS = 16
+"""A client that sends so many heads in a row that were never seen is not expected to repeat itself."""
 
 
 class Http1Connection(asyncio.Protocol):
@@ -50,18 +34,21 @@ class Http1Connection(asyncio.Protocol):
         application: Application,
         limits: ConnectionLimits,
         connections: Connections,
+        heads: KnownHeads,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._application = application
         self._limits = limits
+        self._heads = heads
         self._connections = connections
         self._loop = loop
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else
         self._parser: Any = None
-        self._exchanges: deque[_Exchange] = deque()
+        self._exchanges: deque[Exchange] = deque()
         self._closed = False
         self._refusing = False  # nothing that comes from now on is looked at
         self._lingering = False
+        self._half_closed = False  # the client sends nothing more, but may still read
         self._paused = False
         self._blocked = False  # the client does not read
         self._draining = False
@@ -70,6 +57,7 @@ class Http1Connection(asyncio.Protocol):
         self._in_request = False
         self._head_done = False
         self._head_bytes = 0
+        self._new_heads = 0
         self._begin_request()
 
     def _begin_request(self) -> None:
@@ -80,6 +68,7 @@ class Http1Connection(asyncio.Protocol):
         self._body_bytes = 0
         self._head: RequestHead | None = None
         self._refusal: Response | None = None
+        self._continue_due = False  # the client waits for a word before it sends the body
         self._offer = False  # the request offers another protocol
 
     # --- asyncio
@@ -95,6 +84,17 @@ class Http1Connection(asyncio.Protocol):
         """Parse what came; the callbacks below are called from here."""
         if self._refusing:
             return
+        if not self._in_request and not self._head_bytes:
+            end = data.find(HEAD_END) + len(HEAD_END)
+            known = self._heads.get(data[:end])
+            if known is not None:
+                self._new_heads = 0
+                if len(data) == end + known.body_bytes:
+                    self._take(known, data[end:])
+                    return
+            elif self._new_heads < _MAX_NEW_HEADS:
+                self._new_heads += 1
+                self._heads.note(data[:end])
         if not self._head_done:
             self._head_bytes += len(data)
         body_bytes = self._body_bytes
@@ -120,8 +120,20 @@ class Http1Connection(asyncio.Protocol):
         self._watch()
 
     def eof_received(self) -> bool:
-        """Take the end of the stream as the client's departure."""
-        return False
+        """Answer what is owed to a client that sends nothing more; return whether anything is.
+
+        A client that has closed its socket looks the same. It answers whatever is sent to it with a reset:
+        an interim response tells the two apart, and saves the work for one that has gone.
+        """
+        exchanges = self._exchanges
+        if self._lingering or not exchanges or (self._in_request and not self._refusing):
+            return False
+        self._refusing = self._half_closed = True
+        exchanges[-1].keep_alive = False
+        if not exchanges[0].http_10 and not self._blocked:
+            self._transport.write(_CONTINUE)
+            self.deadline = self._loop.time() + _PROBE_SECONDS
+        return True
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Cancel what nobody waits for any more."""
@@ -181,7 +193,7 @@ class Http1Connection(asyncio.Protocol):
             return
         length = int(headers[b"content-length"]) if b"content-length" in headers else None
         self._head_bytes = 0
-        path = _path(self._url)
+        path = path_of(self._url)
         if self._parser.should_upgrade():
             if self._parser.get_method() == b"CONNECT":
                 self.refuse(400, "this is no proxy")
@@ -192,12 +204,13 @@ class Http1Connection(asyncio.Protocol):
             self.refuse(413, self._too_large())
             return
         self._refusal = self._application.admit(self._head)
-        expects = headers.get(b"expect", b"").lower() == b"100-continue"
+        expects = headers.get(b"expect", b"").lower() == b"100-continue" and not self._is_http_10()
         if self._refusal is not None:
-            if expects or (length or 0) > _SMALL_BODY:
+            if expects or (length or 0) > SMALL_BODY:
                 self._refuse_with(self._refusal)
-        elif expects and not self._exchanges:
-            self._transport.write(_CONTINUE)
+        elif expects:
+            self._continue_due = True
+            self._tell_to_continue()
 
     def on_body(self, body: bytes) -> None:
         """Collect a piece of the body."""
@@ -205,7 +218,7 @@ class Http1Connection(asyncio.Protocol):
             return
         self._body_bytes += len(body)
         if self._refusal is not None:
-            if self._body_bytes > _SMALL_BODY:
+            if self._body_bytes > SMALL_BODY:
                 self._refuse_with(self._refusal)
             return
         if self._body_bytes > self._limits.max_body_bytes:
@@ -221,20 +234,33 @@ class Http1Connection(asyncio.Protocol):
         self._head_bytes = 0
         head, pieces = self._head, self._body
         assert head is not None
-        # HTTP/1.0 would have to be told that the connection stays: such a client waits for its end.
-        keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0"
-        exchange = _Exchange(self, keep_alive=keep_alive, head_only=head.method == "HEAD")
-        self._exchanges.append(exchange)
-        if not exchange.keep_alive:
-            self._refusing = True  # nothing may follow
-        if len(self._exchanges) >= self._limits.max_pipelined:
-            self._pause()
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._body = []
-        if self._refusal is not None:
-            exchange.respond(self._refusal)
+        keep_alive = self._parser.should_keep_alive()
+        if not keep_alive:
+            self._refusing = True  # nothing may follow
+        exchange = Exchange(self, keep_alive, head.method == "HEAD", self._is_http_10())
+        self._begin(exchange, head, body, self._refusal)
+
+    def _take(self, known: KnownHead, body: bytes) -> None:
+        """Serve a whole request without the parser."""
+        head = known.head
+        self.deadline = _NEVER
+        self._begin(Exchange(self, True, known.head_only), head, body, self._application.admit(head))
+
+    def _begin(self, exchange: Exchange, head: RequestHead, body: bytes, refusal: Response | None) -> None:
+        self._exchanges.append(exchange)
+        if len(self._exchanges) >= self._limits.max_pipelined:
+            self._pause()
+        if refusal is not None:
+            exchange.respond(refusal)
             return
-        exchange.cancel = self._application.begin(head, body, exchange.respond)
+        cancel = self._application.begin(head, body, exchange.respond)
+        if exchange.response is None:
+            exchange.cancel = cancel
+
+    def _is_http_10(self) -> bool:
+        return bool(self._parser.get_http_version() == "1.0")
 
     def _without_offer(self) -> bytes:
         lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._url)]
@@ -251,31 +277,24 @@ class Http1Connection(asyncio.Protocol):
             exchange = exchanges.popleft()
             if self._application.closing and not exchanges and not self._in_request:
                 exchange.keep_alive = False
-            self._write(response, exchange)
+            exchange.write(response, self._transport, self._connections)
             if not exchange.keep_alive:
                 self._end()
                 return
-        if not exchanges and self._draining and not self._in_request:
+        if self._in_request:
+            self._tell_to_continue()
+        elif self._draining and not exchanges:
             self._end()
             return
         if self._paused and not self._blocked and len(exchanges) < self._limits.max_pipelined:
             self._resume()
         self._watch()
 
-    def _write(self, response: Response, exchange: _Exchange) -> None:
-        parts = [
-            _STATUS_LINES[response.status],
-            self._connections.date_line,
-            b"content-type: ",
-            response.content_type,
-            b"\r\ncontent-length: %d\r\n" % len(response.body),
-        ]
-        for name, value in response.headers:
-            parts.append(b"%b: %b\r\n" % (name, value))
-        parts.append(b"\r\n" if exchange.keep_alive else b"connection: close\r\n\r\n")
-        if not exchange.head_only:
-            parts.append(response.body)
-        self._transport.write(b"".join(parts))
+    def _tell_to_continue(self) -> None:
+        """Say that the body may come, once the answers before it are out and if it has not begun."""
+        if self._continue_due and not self._exchanges and not self._body_bytes and not self._refusing:
+            self._continue_due = False
+            self._transport.write(_CONTINUE)
 
     def _end(self) -> None:
         """Close when everything is written; a client that still sends is let finish, unread."""
@@ -301,7 +320,7 @@ class Http1Connection(asyncio.Protocol):
         """Answer with `response` after what is still owed, and take nothing more from this client."""
         self._refusing = self._in_request = True
         self._body = []
-        exchange = _Exchange(self, keep_alive=False, head_only=False)
+        exchange = Exchange(self, False, False)
         self._exchanges.append(exchange)
         exchange.respond(response)
 
@@ -320,16 +339,22 @@ class Http1Connection(asyncio.Protocol):
         """End a connection whose client was too slow."""
         if self._closed:
             return
-        if self._refusing or self._blocked or self._transport.is_closing():
+        if self._half_closed and not self._blocked and not self._left():
+            self.deadline = _NEVER
+        elif self._refusing or self._blocked or self._transport.is_closing():
             self._transport.abort()
         elif self._in_request:
             self.refuse(408, "the request did not come in time")
         else:
             self._transport.close()
 
+    def _left(self) -> bool:
+        """Return whether the client has reset the connection, which nobody reads any more."""
+        return bool(self._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
     def _watch(self) -> None:
         """Set the next deadline from what the connection waits for."""
-        if self._blocked or self._lingering:
+        if self._blocked or self._lingering or self._half_closed:
             return
         now, limits = self._loop.time(), self._limits
         if self._exchanges and (self._refusing or not self._in_request):
@@ -351,10 +376,3 @@ class Http1Connection(asyncio.Protocol):
         if self._paused and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()
-
-
-def _path(target: bytes) -> str:
-    """Return the path of a request target, which may also be a whole URL."""
-    if not target.startswith(b"/") and b"://" in target:
-        target = b"/" + target.split(b"://", 1)[1].partition(b"/")[2]
-    return target.split(b"?", 1)[0].decode("latin-1")

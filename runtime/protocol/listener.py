@@ -11,6 +11,7 @@ from typing import cast
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application
 from mcp2026.runtime.protocol.http1 import Http1Connection
+from mcp2026.runtime.protocol.http1_head import KnownHeads
 
 _HTTP2_START = b"PRI "
 """The preface's first bytes; no method of HTTP/1.1 begins so, though POST shares the first one."""
@@ -24,8 +25,10 @@ def connection_factory(
 ) -> Callable[[], asyncio.Protocol]:
     """Return what `create_server` calls for each new connection."""
 
+    heads = KnownHeads(limits)
+
     def http1() -> Http1Connection:
-        return Http1Connection(application, limits, connections, loop)
+        return Http1Connection(application, limits, connections, heads, loop)
 
     return lambda: _FirstBytes(http1, limits, connections, loop)
 

@@ -1,0 +1,109 @@
+"""Heads of HTTP/1.1 requests that were seen before, and what they mean.
+
+A client that keeps its connection sends the same head with every request. Such a head is parsed once and
+then recognised by its bytes. Only plain heads are remembered: what follows one is a body of known length, and
+after that the next request.
+"""
+
+from typing import NamedTuple
+
+import httptools
+
+from mcp2026.runtime.protocol.connections import ConnectionLimits
+from mcp2026.runtime.protocol.exchange import RequestHead
+
+HEAD_END = b"\r\n\r\n"
+SMALL_BODY = 64 * 1024
+"""A refused request's body up to this size is read and dropped, and the connection stays."""
+_MAX_HEADS = 512
+_MAX_HEAD_BYTES = 1024
+
+
+class KnownHead(NamedTuple):
+    """A plain head: HTTP/1.1, kept alive, a body of at most `SMALL_BODY` bytes, nothing to be negotiated."""
+
+    head: RequestHead
+    body_bytes: int
+    head_only: bool
+    """The answer is sent without its body."""
+
+
+class KnownHeads:
+    """The heads that clients of one worker sent at least twice. Their number and size are bounded."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self._seen: set[bytes] = set()
+        self._known: dict[bytes, KnownHead | None] = {}
+        self.get = self._known.get
+        """Look a head up by its bytes; None if it is not known, or not plain."""
+
+    def note(self, head: bytes) -> None:
+        """Take in a head that is not known, with which a request begins."""
+        if len(head) > _MAX_HEAD_BYTES or head in self._known:
+            return
+        if head not in self._seen:
+            if len(self._seen) >= _MAX_HEADS:
+                self._seen.clear()
+            self._seen.add(head)
+            return
+        if len(self._known) >= _MAX_HEADS:
+            self._known.clear()
+        self._known[head] = plain_head(head, self._limits)
+
+
+def plain_head(head: bytes, limits: ConnectionLimits) -> KnownHead | None:
+    """Return what `head`, the bytes up to the first empty line, means if it is a plain one."""
+    found = _Head()
+    parser = httptools.HttpRequestParser(found)
+    try:
+        parser.feed_data(head[:-1])
+        early = found.complete
+        parser.feed_data(head[-1:])
+    except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        return None
+    headers = found.headers
+    length = int(headers.get(b"content-length", b"0"))
+    plain = (
+        not early
+        and found.complete
+        and len(head) <= limits.max_head_bytes
+        and found.count <= limits.max_headers
+        and length <= min(limits.max_body_bytes, SMALL_BODY)
+        and parser.get_http_version() == "1.1"
+        and parser.should_keep_alive()
+        and not parser.should_upgrade()
+        and b"host" in headers
+        and not headers.keys() & {b"transfer-encoding", b"expect", b"upgrade"}
+    )
+    if not plain:
+        return None
+    method = parser.get_method().decode("latin-1")
+    return KnownHead(RequestHead(method, path_of(found.url), headers), length, method == "HEAD")
+
+
+class _Head:
+    """What httptools finds in one head."""
+
+    def __init__(self) -> None:
+        self.url = b""
+        self.headers: dict[bytes, bytes] = {}
+        self.count = 0
+        self.complete = False
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.count += 1
+        self.headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+
+
+def path_of(target: bytes) -> str:
+    """Return the path of a request target, which may also be a whole URL."""
+    if not target.startswith(b"/") and b"://" in target:
+        target = b"/" + target.split(b"://", 1)[1].partition(b"/")[2]
+    return target.split(b"?", 1)[0].decode("latin-1")
