@@ -14,7 +14,7 @@ from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
 from mcp2026.runtime.protocol.open_inference.classification import classify
-from mcp2026.runtime.protocol.open_inference.datatypes import Buffer, from_wire, to_wire
+from mcp2026.runtime.protocol.open_inference.datatypes import Buffer, to_wire
 from mcp2026.runtime.protocol.open_inference.json_data import to_array
 from mcp2026.runtime.protocol.open_inference.parameters import (
     Parameters,
@@ -28,6 +28,7 @@ from mcp2026.runtime.protocol.open_inference.requests import (
     InferRequest,
     Limits,
     all_outputs,
+    elements,
     expect,
     from_region,
     in_order,
@@ -113,7 +114,7 @@ def decode_infer(
         elif raw:
             if taken == len(raw):
                 raise invalid("raw_input_contents", f"has {taken} tensors", "one for each input")
-            flat = from_wire(expected.datatype, raw[taken], expected.elements, field)
+            flat = elements(raw[taken], expected, field)
             taken += 1
         else:
             flat = _typed(tensor.contents, expected, field)

@@ -17,7 +17,7 @@ from mcp2026.runtime.model.signature import TensorSpec
 from mcp2026.runtime.protocol.exchange import JSON, Response
 from mcp2026.runtime.protocol.open_inference.classification import classify
 from mcp2026.runtime.protocol.open_inference.compression import SMALLEST, accepted, compress
-from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, from_wire, to_wire
+from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, to_wire
 from mcp2026.runtime.protocol.open_inference.json_data import from_json, to_json
 from mcp2026.runtime.protocol.open_inference.parameters import (
     Value,
@@ -32,6 +32,7 @@ from mcp2026.runtime.protocol.open_inference.requests import (
     Limits,
     WantedOutput,
     all_outputs,
+    elements,
     expect,
     from_region,
     in_order,
@@ -202,7 +203,7 @@ def _content(
         return from_json(expected.datatype, tensor.data, expected.elements, f"{field}.data"), 0
     if size > len(rest):
         raise invalid(f"{field}.binary_data_size", f"{size} is too much", f"{len(rest)} bytes are left")
-    return from_wire(expected.datatype, rest[:size], expected.elements, f"{field} (binary data)"), size
+    return elements(rest[:size], expected, f"{field} (binary data)"), size
 
 
 def _decode_raw(
@@ -220,7 +221,7 @@ def _decode_raw(
     else:
         shape = _raw_shape(spec, len(body), shared=version.max_rows is not None)
     expected = expect(signature, spec.name, spec.datatype, shape)
-    array = from_wire(expected.datatype, body, expected.elements, "body").reshape(shape)
+    array = elements(body, expected, "body").reshape(shape)
     return InferRequest(
         version,
         (array,),

@@ -92,6 +92,21 @@ def expect(signature: Signature, name: str, datatype: str, shape: Sequence[int])
     return Expected(spec, DATATYPES[datatype], count)
 
 
+def elements(content: Buffer, expected: Expected, field: str) -> Array:
+    """Return the elements of an input that came as bytes, flat; numbers are a view of `content`.
+
+    Raises:
+        RequestError: `content` does not hold them, or holds strings that ONNX cannot: they are not UTF-8.
+
+    """
+    array = from_wire(expected.datatype, content, expected.elements, field)
+    if expected.datatype.name == "BYTES":
+        for place, element in enumerate(array):
+            if not (element.isascii() or _is_text(element)):
+                raise invalid(field, f"element {place} is not UTF-8", "strings in UTF-8, as ONNX has them")
+    return array
+
+
 def from_region(part: RegionPart, expected: Expected, field: str) -> Array:
     """Return a copy of an input that lies in shared memory, flat.
 
@@ -99,8 +114,7 @@ def from_region(part: RegionPart, expected: Expected, field: str) -> Array:
         RequestError: the part is not there any more, or does not hold the elements.
 
     """
-    content = part.region.read(part.offset, part.byte_size)
-    return from_wire(expected.datatype, content, expected.elements, field)
+    return elements(part.region.read(part.offset, part.byte_size), expected, field)
 
 
 def in_order(signature: Signature, found: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -186,6 +200,14 @@ def to_region(wanted: WantedOutput, parts: Sequence[Buffer]) -> dict[str, Value]
         "shared_memory_offset": part.offset,
         "shared_memory_byte_size": sum(len(piece) for piece in parts),
     }
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _names(specs: Sequence[TensorSpec]) -> str:
