@@ -1,6 +1,10 @@
 """The data plane: a validated request goes in, exactly one outcome comes out.
 
-Here the batcher's decisions meet the clock, the timer and the engine. Knows nothing of any protocol.
+Here the scheduler's decisions meet the clock, the timer and the threads. Knows nothing of any protocol.
+
+The scheduler is used by the event loop and by the engine's threads, always under the engine's lock: a
+thread that is free asks for the next batch itself. Everything that a caller is told is told on the event
+loop: there each request is settled, once.
 """
 
 import asyncio
@@ -8,35 +12,26 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import assert_never
+from functools import partial
 
-from mcp2026.api.serving import Batching
-from mcp2026.runtime.batching import (
-    Answer,
-    Batcher,
-    BatchFailed,
-    BatchFinished,
-    DrainStarted,
-    Event,
-    Expire,
-    Fail,
-    Instruction,
-    Lane,
-    Refuse,
-    RequestArrived,
-    RequestCancelled,
-    RunBatch,
-    SetTimer,
-    TimerFired,
-)
-from mcp2026.runtime.batching.limits import limits_of
+import numpy as np
+
+from mcp2026.runtime.batching import Batch, Lane, Model, ModelPolicy, Part, ProcessLimits, Request, Scheduler
 from mcp2026.runtime.errors import ErrorCode, RequestError
-from mcp2026.runtime.execution.engine import Engine, Job
-from mcp2026.runtime.execution.tensor_cache import Array
+from mcp2026.runtime.execution.engine import Engine
+from mcp2026.runtime.execution.job import Job
+from mcp2026.runtime.execution.tensor_cache import Array, Shapes
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
+from mcp2026.runtime.model.signature import STRING
 
 log = logging.getLogger(__name__)
+
+MAX_LANES = 512
+"""Of one version; beyond this, lanes in which nothing waits are forgotten with what they have learned."""
+ASSEMBLE_AHEAD_BYTES = 256 * 1024
+"""Smaller batches are gathered by who runs them: the copy is cheaper than waking a second thread."""
+NEVER = 1 << 62
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +43,7 @@ class Call:
     rows: int
     arrived_ns: int
     timeout_ns: int
+    """What the caller asked for, else the process's limit."""
     encode: Callable[[list[Array]], Callable[[], None]]
     """Makes the answer of the outputs, which are valid only during the call, and returns what sends it."""
     fail: Callable[[RequestError], None]
@@ -55,12 +51,10 @@ class Call:
     """1 is served first; 0 is the model's default."""
     tenant: str = ""
     """From the request's label; empty if it has none."""
-
-    def lane(self) -> Lane:
-        """Return what it may be batched with."""
-        shared = self.version.signature.shared
-        shapes = tuple(array.shape[1:] if shared else array.shape for array in self.inputs)
-        return Lane(self.version.version_id, shapes, shared)
+    collected: list[Array] | None = None
+    """Results so far of a request that runs in several parts."""
+    over: bool = False
+    """It was told, or has gone: nothing more is said to it."""
 
 
 class InferenceService:
@@ -72,143 +66,312 @@ class InferenceService:
         max_queued_bytes: int,
         metrics: RuntimeMetrics,
         loop: asyncio.AbstractEventLoop,
+        max_timeout_ns: int = 0,
     ) -> None:
-        """Let at most `max_queued_rows` rows with `max_queued_bytes` bytes of inputs wait."""
+        """Let at most `max_queued_rows` rows with `max_queued_bytes` bytes of inputs wait.
+
+        No request is kept longer than `max_timeout_ns`; 0: than it says itself.
+        """
         self._loop = loop
         self._metrics = metrics
-        self._queue_limits = (max_queued_rows, max_queued_bytes)
-        self._batcher = Batcher(limits_of(Batching(), *self._queue_limits))
-        self._engine = Engine(self._job_ran)
-        self._calls: dict[int, Call] = {}
-        self._jobs: dict[int, Job] = {}
-        self._events: list[Event] = []
-        """Taken in during this round of the event loop, not yet given to the batcher."""
-        self._next_id = 0
+        self._max_timeout_ns = max_timeout_ns
+        self._scheduler = Scheduler(ProcessLimits(max_queued_rows, max_queued_bytes))
+        self._models: dict[str, Model] = {}
+        self._arrived: list[Request] = []
+        """In this round of the event loop; not yet with the scheduler."""
+        self._round_is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
+        self._engine = Engine(self)
+
+    # --- what is served
 
     def serve(self, model: ServedModel) -> None:
         """Take calls for `model` from now on, by its configuration."""
-        self._batcher = Batcher(limits_of(model.config.batching, *self._queue_limits))
+        self._models[model.name] = Model(model.name, ModelPolicy(model.config))
+        for version in model.versions.values():
+            version.lanes.clear()  # in case it was served before, by another configuration
+        self._engine.ensure(model.config.execution.instances)
 
     def retire(self, model: str) -> None:
         """Expect no more calls for `model`; those that were taken in are served."""
+        self._models.pop(model, None)
+
+    # --- calls
 
     def submit(self, call: Call) -> Callable[[], None]:
         """Take in `call`; the returned function cancels it and may be called at any time.
 
-        Calls of one round of the event loop are handed to the batcher together.
+        Calls of one round of the event loop are handed to the scheduler together.
         """
-        request_id = self._next_id
-        self._next_id += 1
-        self._calls[request_id] = call
-        size = sum(array.nbytes for array in call.inputs)
-        deadline = call.arrived_ns + call.timeout_ns
-        self._later(RequestArrived(request_id, call.lane(), call.rows, size, deadline))
-        return lambda: self._cancel(request_id)
+        version, inputs = call.version, call.inputs
+        if version.signature.shared:
+            shapes = tuple([array.shape[1:] for array in inputs])
+        else:
+            shapes = tuple([array.shape for array in inputs])
+        lane = version.lanes.get(shapes)
+        if lane is None:
+            lane = self._open_lane(version, shapes, inputs)
+        policy = lane.model.policy
+        level = policy.level(call.priority)
+        queue = policy.queue(level)
+        timeout, limit = call.timeout_ns, self._max_timeout_ns
+        deadline, expires = queue.deadlines(call.arrived_ns, timeout, limit or timeout, named=timeout < limit)
+        request = Request(
+            lane,
+            queue,
+            level,
+            policy.tenant(call.tenant),
+            call.rows,
+            sum([array.nbytes for array in inputs]) if version.bindable else _bytes_of_text(inputs),
+            deadline,
+            expires,
+            call,
+            timeout < limit,
+        )
+        self._arrived.append(request)
+        self._soon()
+        return partial(self._cancel, request)
 
     def drain(self) -> None:
         """Let no batch wait for company any more."""
-        self._handle(DrainStarted())
+        with self._engine.lock:
+            self._scheduler.drain()
+        self._soon()
 
     def abandon(self) -> None:
         """Answer whatever still waits with an error: the time for draining is over."""
-        for request_id in list(self._calls):
-            if request_id not in self._calls:
-                continue  # expired while its neighbours were told
-            self._handle(RequestCancelled(request_id))
-            self._fail(request_id, ErrorCode.DRAINING, "this server is shutting down; try another one")
+        self._round()
+        with self._engine.lock:
+            left = self._scheduler.all_unsettled()
+            for request in left:
+                self._scheduler.settle(request)
+        for request in left:
+            self._fail(request, ErrorCode.DRAINING, "this server is shutting down; try another one")
 
     def close(self) -> None:
         """Wait for the engine to finish what it runs, and end its threads."""
         self._engine.close()
 
-    def _cancel(self, request_id: int) -> None:
-        call = self._calls.pop(request_id, None)
-        if call is not None:
-            call.version.metrics.cancelled()
-            self._later(RequestCancelled(request_id))
+    def _cancel(self, request: Request) -> None:
+        call: Call = request.call
+        if call.over:
+            return
+        call.over = True
+        call.version.metrics.cancelled()
+        if not request.number:
+            request.settled = True  # the scheduler has not heard of it
+            return
+        with self._engine.lock:
+            self._scheduler.settle(request)
 
-    def _job_ran(self, job: Job) -> None:
-        """Bring `job` from the engine's thread to the event loop."""
-        self._loop.call_soon_threadsafe(self._job_done, job)
+    def _open_lane(self, version: LoadedVersion, shapes: Shapes, inputs: tuple[Array, ...]) -> Lane:
+        model = self._models.get(version.model)
+        if model is None:  # its last calls were read before it was retired
+            model = Model(version.model, ModelPolicy(version.config))
+        if len(version.lanes) >= MAX_LANES:
+            version.lanes = {key: lane for key, lane in version.lanes.items() if lane.rows}
+        shared = version.signature.shared
+        size = sum(array.nbytes for array in inputs)
+        if shared:
+            size = size * model.policy.max_rows // max(1, len(inputs[0]))
+        lane = Lane(model, shapes, shared=shared, ahead_worthwhile=size >= ASSEMBLE_AHEAD_BYTES)
+        version.lanes[shapes] = lane
+        return lane
 
-    def _job_done(self, job: Job) -> None:
-        version = job.version
-        run_ns = max(0, job.finished_ns - job.started_ns) if job.started_ns else 0
-        version.metrics.executed(job.rows, job.requests, 0, run_ns, cache_hit=version.tensors.misses == 0)
-        event = BatchFinished(job.batch_id) if job.error is None else BatchFailed(job.batch_id)
-        try:
-            self._handle(event)
-        finally:
-            del self._jobs[job.batch_id]
-            job.release()
+    # --- rounds of the event loop
 
-    def _later(self, event: Event) -> None:
-        if not self._events:
-            self._loop.call_soon(self._handle)
-        self._events.append(event)
+    def _soon(self) -> None:
+        if not self._round_is_due:
+            self._round_is_due = True
+            self._loop.call_soon(self._round)
 
-    def _handle(self, *latest: Event) -> None:
-        events, self._events = (*self._events, *latest), []
-        for instruction in self._batcher.handle(*events, now=time.monotonic_ns()):
-            self._follow(instruction)
-        self._metrics.load(self._batcher.queued_rows, len(self._calls))
+    def _round(self) -> None:
+        """Hand over what arrived, give up what is too old, and run or wake up what can go on."""
+        self._round_is_due = False
+        arrived, self._arrived = self._arrived, []
+        scheduler, engine = self._scheduler, self._engine
+        now = time.monotonic_ns()
+        with engine.lock:
+            refused = [
+                request for request in arrived if not request.settled and not scheduler.add(request, now)
+            ]
+            expired = scheduler.expire(now)
+            batch = scheduler.take(now, inline=True)
+            look_again_at = scheduler.look_again_at
+            self._wake()
+            due = scheduler.next_expiry
+        for request in refused:
+            self._fail(request, ErrorCode.QUEUE_FULL, "too many requests wait already; try again later")
+        for request in expired:
+            self._fail(request, ErrorCode.DEADLINE_EXCEEDED, "no answer within the time allowed")
+        if batch is not None:
+            job = _job(batch)
+            job.run()
+            with engine.lock:
+                self._report(job)
+            self._settle(job)
+        self._arm(due if look_again_at is None else min(look_again_at, due or NEVER))
+        self._metrics.load(scheduler.queued_rows, scheduler.unsettled)
 
-    def _follow(self, instruction: Instruction) -> None:
-        match instruction:
-            case RunBatch():
-                self._run(instruction)
-            case Answer():
-                self._answer(instruction)
-            case SetTimer(at):
-                if self._timer is not None:
-                    self._timer.cancel()
-                delay = max(0, at - time.monotonic_ns()) / 1e9
-                self._timer = self._loop.call_later(delay, self._handle, TimerFired())
-            case Fail(request_id, batch_id):
-                error = self._jobs[batch_id].error
-                self._fail(request_id, ErrorCode.EXECUTION_FAILED, f"the model failed: {error}"[:1_000])
-            case Expire(request_id):
-                self._fail(request_id, ErrorCode.DEADLINE_EXCEEDED, "no answer within the time allowed")
-            case Refuse(request_id):
-                self._fail(
-                    request_id, ErrorCode.QUEUE_FULL, "too many requests wait already; try again later"
-                )
-            case _:
-                assert_never(instruction)
+    def _wake(self) -> None:
+        """Wake a thread for whom there is something to do. The engine's lock is held."""
+        engine, scheduler = self._engine, self._scheduler
+        if engine.idle and scheduler.has_work(inline=False):
+            engine.wake()
+        if scheduler.ahead_wanted:
+            engine.wake_assembler()
 
-    def _run(self, batch: RunBatch) -> None:
-        calls = [self._calls[member.request_id] for member in batch.members]
-        version = calls[0].version
-        parts = [call.inputs for call in calls]
-        job = Job(batch.batch_id, version, batch.lane.shapes, parts, batch.rows)
-        busy = bool(self._jobs)
-        self._jobs[batch.batch_id] = job
-        self._engine.submit(job, engine_is_busy=busy)
+    def _arm(self, due: int | None) -> None:
+        """Have a round at `due`, unless one comes before anyway. Timers are rarely moved: most do nothing."""
+        if due is None or due >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        delay = max(0, due - time.monotonic_ns()) / 1e9
+        self._timer = self._loop.call_later(delay, self._on_timer)
 
-    def _answer(self, answer: Answer) -> None:
-        job = self._jobs[answer.batch_id]
-        shared = job.version.signature.shared
-        for member in answer.members:
-            call = self._calls.pop(member.request_id)
-            end = member.first_row + member.rows
-            outputs = [array[member.first_row : end] for array in job.outputs] if shared else job.outputs
-            call.version.metrics.queued(job.started_ns - call.arrived_ns)
-            try:
-                send = call.encode(outputs)
-            except RequestError as error:  # the caller wants the answer where or how it cannot be
-                call.version.metrics.failed(error.code)
-                call.fail(error)
-            except Exception:  # one answer that cannot be written must not cost the others theirs
-                log.exception("an answer could not be encoded")
-                call.version.metrics.failed(ErrorCode.INTERNAL)
-                call.fail(RequestError(ErrorCode.INTERNAL, "the answer could not be encoded"))
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        self._round()
+
+    # --- the engine's threads, under its lock
+
+    def next_job(self, now: int) -> Job | None:
+        """Return what a thread that is free now is to run."""
+        batch = self._scheduler.take(now)
+        if batch is None:
+            return None
+        self._wake()  # there may be more than one thread can do
+        job: Job = batch.job or _job(batch)
+        return job
+
+    def look_again_at(self) -> int | None:
+        """Return when `next_job` may have something though nothing happens."""
+        return self._scheduler.look_again_at
+
+    def next_ahead(self, now: int) -> Job | None:
+        """Return a job whose inputs can be assembled before it is run."""
+        batch = self._scheduler.form_ahead(now)
+        if batch is None:
+            return None
+        batch.job = job = _job(batch)
+        return job
+
+    def ran(self, job: Job) -> None:
+        """Let the next batch run, and bring `job` to the event loop."""
+        self._report(job)
+        self._loop.call_soon_threadsafe(self._settle, job)
+
+    def _report(self, job: Job) -> None:
+        self._scheduler.ran(job.batch, job.run_ns, job.finished_ns, failed=job.error is not None)
+
+    # --- outcomes
+
+    def _settle(self, job: Job) -> None:
+        batch: Batch = job.batch
+        job.version.metrics.executed(
+            job.rows, len(batch.parts), job.assemble_ns, job.run_ns, cache_hit=job.cache_hit
+        )
+        failed: Request | None = None
+        parts: list[Part] = []
+        with self._engine.lock:
+            if job.error is None:
+                parts = self._scheduler.finish(batch)
             else:
-                # Counted first: a caller who has its answer finds it in the metrics.
-                call.version.metrics.answered(time.monotonic_ns() - call.arrived_ns)
-                send()
+                failed = self._scheduler.retry(batch)
+            self._wake()
+            if self._scheduler.has_work(inline=True):
+                self._soon()  # what has arrived meanwhile is read first, and may join
+        try:
+            for part in parts:
+                self._answer(part, job)
+            if failed is not None:
+                self._fail(failed, ErrorCode.EXECUTION_FAILED, f"the model failed: {job.error}"[:1_000])
+        finally:
+            job.release()
+        self._metrics.load(self._scheduler.queued_rows, self._scheduler.unsettled)
 
-    def _fail(self, request_id: int, code: ErrorCode, message: str) -> None:
-        call = self._calls.pop(request_id)
-        call.version.metrics.failed(code)
+    def _answer(self, part: Part, job: Job) -> None:
+        request = part.request
+        call: Call = request.call
+        if call.over:
+            return  # it left while its neighbours were told
+        outputs = job.outputs
+        if job.version.signature.shared:
+            end = part.row + part.rows
+            outputs = [array[part.row : end] for array in outputs]
+        metrics = call.version.metrics
+        if part.first == 0:
+            metrics.queued(job.started_ns - call.arrived_ns)
+        if part.rows < request.rows:
+            collected = self._collect(part, outputs)
+            if collected is None:
+                return
+            outputs = collected
+        call.over = True
+        began = time.monotonic_ns()
+        try:
+            send = call.encode(outputs)
+        except RequestError as error:  # the caller wants the answer where or how it cannot be
+            metrics.failed(error.code, began - call.arrived_ns)
+            call.fail(error)
+        except Exception:  # one answer that cannot be written must not cost the others theirs
+            log.exception("an answer could not be encoded")
+            metrics.failed(ErrorCode.INTERNAL, began - call.arrived_ns)
+            call.fail(RequestError(ErrorCode.INTERNAL, "the answer could not be encoded"))
+        else:
+            # Counted first: a caller who has its answer finds it in the metrics.
+            ended = time.monotonic_ns()
+            metrics.output(job.rows, ended - began)
+            metrics.answered(ended - call.arrived_ns)
+            send()
+
+    def _collect(self, part: Part, outputs: list[Array]) -> list[Array] | None:
+        """Keep the rows of one part of a large request; return all of them if it was the last."""
+        request = part.request
+        call: Call = request.call
+        try:
+            if call.collected is None:
+                call.collected = [_room_for(array, request.rows) for array in outputs]
+            for whole, array in zip(call.collected, outputs, strict=True):
+                whole[part.first : part.first + part.rows] = array
+        except ValueError as error:  # the model answers rows in shapes that depend on their values
+            with self._engine.lock:
+                self._scheduler.settle(request)
+            message = f"the model's answers to parts of the request do not fit together: {error}"
+            self._fail(request, ErrorCode.EXECUTION_FAILED, message)
+            return None
+        return call.collected if request.done == request.rows else None
+
+    def _fail(self, request: Request, code: ErrorCode, message: str) -> None:
+        call: Call = request.call
+        if call.over:
+            return
+        call.over = True
+        call.version.metrics.failed(code, time.monotonic_ns() - call.arrived_ns)
         call.fail(RequestError(code, message))
+
+
+def _job(batch: Batch) -> Job:
+    calls: list[Call] = [part.request.call for part in batch.parts]
+    lane = batch.lane
+    if lane.shared and any(part.rows < part.request.rows for part in batch.parts):
+        inputs = [_rows(call, part) for call, part in zip(calls, batch.parts, strict=True)]
+    else:
+        inputs = [call.inputs for call in calls]
+    return Job(calls[0].version, lane.shapes, inputs, batch.rows, batch.run_rows, batch)
+
+
+def _rows(call: Call, part: Part) -> tuple[Array, ...]:
+    return tuple(array[part.first : part.first + part.rows] for array in call.inputs)
+
+
+def _room_for(array: Array, rows: int) -> Array:
+    return np.empty((rows, *array.shape[1:]), array.dtype)
+
+
+def _bytes_of_text(inputs: tuple[Array, ...]) -> int:
+    """Return what inputs hold that are objects: each `bytes` costs more than its pointer."""
+    return sum(array.nbytes + (sum(map(len, array.flat)) if array.dtype == STRING else 0) for array in inputs)

@@ -1,45 +1,19 @@
 """Which requests run together, and when: decisions only, no threads, no sockets, no clock of its own."""
 
-from mcp2026.runtime.batching.batcher import Batcher
-from mcp2026.runtime.batching.events import (
-    BatchFailed,
-    BatchFinished,
-    DrainStarted,
-    Event,
-    Lane,
-    RequestArrived,
-    RequestCancelled,
-    TimerFired,
-)
-from mcp2026.runtime.batching.instructions import (
-    Answer,
-    Expire,
-    Fail,
-    Instruction,
-    Member,
-    Refuse,
-    RunBatch,
-    SetTimer,
-)
-from mcp2026.runtime.batching.limits import Limits
+from mcp2026.runtime.batching.cost import CostModel
+from mcp2026.runtime.batching.lanes import Lane, Model
+from mcp2026.runtime.batching.policy import ModelPolicy, ProcessLimits
+from mcp2026.runtime.batching.request import Batch, Part, Request
+from mcp2026.runtime.batching.scheduler import Scheduler
 
 __all__ = [
-    "Answer",
-    "BatchFailed",
-    "BatchFinished",
-    "Batcher",
-    "DrainStarted",
-    "Event",
-    "Expire",
-    "Fail",
-    "Instruction",
+    "Batch",
+    "CostModel",
     "Lane",
-    "Limits",
-    "Member",
-    "Refuse",
-    "RequestArrived",
-    "RequestCancelled",
-    "RunBatch",
-    "SetTimer",
-    "TimerFired",
+    "Model",
+    "ModelPolicy",
+    "Part",
+    "ProcessLimits",
+    "Request",
+    "Scheduler",
 ]

@@ -4,6 +4,8 @@ An arena is memory for one full batch of one lane. The first `rows` rows of its 
 number of rows; pages that no batch reached were never touched, so a large arena costs what was used.
 """
 
+import ctypes
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -11,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from mcp2026.runtime.model.signature import Signature
+from mcp2026.runtime.model.signature import Signature, TensorSpec
 
 Shapes = tuple[tuple[int, ...], ...]
 Array = np.ndarray[Any, np.dtype[Any]]
+
+BFLOAT16 = 16
+"""`TensorProto.DataType` of ONNX."""
 
 IDLE_BYTES = 512 * 1024 * 1024
 """Most memory that unused arenas may keep; the lane that was idle longest gives way."""
@@ -37,7 +42,7 @@ class Bound:
         """Return the results of the last run; they are valid until the arena is given back."""
         if self._outputs is not None:
             return self._outputs
-        return list(self.binding.copy_outputs_to_cpu())
+        return self.arena.read_outputs(self.binding)
 
     def forget_outputs(self) -> None:
         """Let go of what the last run allocated; else the next one would have to give the same shapes."""
@@ -64,6 +69,8 @@ class Arena:
             self._outputs = [
                 np.empty(shape, spec.dtype) for spec, shape in zip(signature.outputs, fixed, strict=True)
             ]
+        self.used = False
+        """It held a batch before."""
         self._whole = capacity is None
         self._bound: dict[int, Bound] = {}
         self.nbytes = sum(buffer.nbytes for buffer in (*self._inputs, *(self._outputs or ())))
@@ -76,17 +83,15 @@ class Arena:
         return bound
 
     def _bind(self, rows: int) -> Bound:
-        from onnxruntime import OrtValue
-
         binding = self._session.io_binding()
         inputs = [buffer if self._whole else buffer[:rows] for buffer in self._inputs]
         for spec, buffer in zip(self._signature.inputs, inputs, strict=True):
-            binding.bind_ortvalue_input(spec.name, OrtValue.ortvalue_from_numpy(buffer))
+            binding.bind_ortvalue_input(spec.name, _value_over(spec, buffer))
         outputs: list[Array] | None = None
         if self._outputs is not None:
             outputs = [buffer if self._whole else buffer[:rows] for buffer in self._outputs]
             for spec, buffer in zip(self._signature.outputs, outputs, strict=True):
-                binding.bind_ortvalue_output(spec.name, OrtValue.ortvalue_from_numpy(buffer))
+                binding.bind_ortvalue_output(spec.name, _value_over(spec, buffer))
         else:
             self.bind_outputs(binding)
         return Bound(self, binding, inputs, outputs)
@@ -95,6 +100,30 @@ class Arena:
         """Let ONNX Runtime allocate the outputs of the next run."""
         for spec in self._signature.outputs:
             binding.bind_output(spec.name)
+
+    def read_outputs(self, binding: Any) -> list[Array]:
+        """Return what ONNX Runtime allocated for the outputs of the last run."""
+        if all(spec.datatype != "BF16" for spec in self._signature.outputs):
+            return list(binding.copy_outputs_to_cpu())
+        return [
+            _bits(value) if spec.datatype == "BF16" else value.numpy()
+            for spec, value in zip(self._signature.outputs, binding.get_outputs(), strict=True)
+        ]
+
+
+def _value_over(spec: TensorSpec, buffer: Array) -> Any:
+    """Return an ONNX Runtime value that is the memory of `buffer`."""
+    from onnxruntime import OrtValue
+
+    if spec.datatype == "BF16":
+        return OrtValue.ortvalue_from_numpy_with_onnx_type(buffer, BFLOAT16)
+    return OrtValue.ortvalue_from_numpy(buffer)
+
+
+def _bits(value: Any) -> Array:
+    """Copy 16-bit elements out of a value in CPU memory, for which numpy has no type."""
+    shape = tuple(value.shape())
+    return np.frombuffer(ctypes.string_at(value.data_ptr(), 2 * math.prod(shape)), np.uint16).reshape(shape)
 
 
 class TensorCache:
@@ -128,6 +157,7 @@ class TensorCache:
 
     def give_back(self, arena: Arena) -> None:
         """Keep `arena` for the next batch of its lane, if the cache is on and has room."""
+        arena.used = True
         if not self._enabled or arena.nbytes > self._idle_limit:
             return
         with self._lock:

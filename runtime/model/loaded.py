@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp2026.api.serving import ServedVersion, ServingConfig
+from mcp2026.runtime.batching.lanes import Lane
+from mcp2026.runtime.batching.policy import next_padded_size
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.tensor_cache import Arena, Shapes, TensorCache
 from mcp2026.runtime.metrics.runtime_metrics import VersionMetrics
@@ -23,6 +25,7 @@ class LoadedVersion:
         signature: Signature,
         metrics: VersionMetrics,
     ) -> None:
+        self.config = config
         self.model = config.model
         self.version_id = served.version_id
         self.weight = served.weight
@@ -31,10 +34,15 @@ class LoadedVersion:
         self.max_rows = rows_of_a_run(config) if signature.shared else None
         """Most rows of one execution, None if requests do not share one."""
         self.session = session
+        self.bindable = all(spec.datatype != "BYTES" for spec in (*signature.inputs, *signature.outputs))
+        """Its tensors can be memory of ours; text cannot."""
+        self.lanes: dict[Shapes, Lane] = {}
+        """Where its requests wait, by the shapes of their inputs; filled by the data plane."""
+        self._capacity = self.max_rows and next_padded_size(config.execution.padded_batch_sizes, self.max_rows)
         self.tensors = TensorCache(self._make_arena, enabled=config.batching.tensor_cache)
 
     def _make_arena(self, shapes: Shapes) -> Arena:
-        return Arena(self.session, self.signature, shapes, self.max_rows)
+        return Arena(self.session, self.signature, shapes, self._capacity)
 
     def run(self, binding: Any) -> None:
         """Execute what `binding` holds. Releases Python's lock while it computes."""

@@ -69,7 +69,10 @@ class Worker:
         self._health = Health()
         self._store = ModelStore()
         self._regions = SharedMemoryRegions()
-        self._service = InferenceService(settings.queue_size, settings.queue_mib * MIB, metrics, loop)
+        max_timeout_ns = int(settings.request_timeout * 1e9)
+        self._service = InferenceService(
+            settings.queue_size, settings.queue_mib * MIB, metrics, loop, max_timeout_ns
+        )
         self._steps = ChangeSteps(
             self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)
         )

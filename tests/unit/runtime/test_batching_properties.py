@@ -1,19 +1,22 @@
 """What holds for every sequence of arrivals, cancellations, failures and pauses."""
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp2026.runtime.batching import DrainStarted, Lane
-from tests.unit.runtime.simulated_engine import MS, SimulatedEngine, limits
-
-LANES = (Lane("1", ((4,),)), Lane("1", ((5,),)), Lane("2", ((4,),)), Lane("3", ((2, 2),), shared=False))
+from mcp2026.api.serving import Priorities, QueuePolicy, ServingConfig
+from mcp2026.runtime.batching import Batch, Lane
+from tests.unit.runtime.simulated_engine import MS, SimulatedEngine, config
 
 arrivals = st.tuples(
     st.just("arrive"),
-    st.integers(1, 8),
-    st.sampled_from(LANES),
+    st.integers(1, 20),
+    st.integers(0, 3),
     st.integers(0, 120),
     st.integers(1, 50),
+    st.integers(0, 3),
+    st.sampled_from(["", "a", "b", "unknown"]),
 )
 steps = st.lists(
     st.one_of(
@@ -25,79 +28,138 @@ steps = st.lists(
     ),
     max_size=60,
 )
-settings = st.builds(
-    limits,
+configs = st.builds(
+    config,
     max_rows=st.just(8),
     min_rows=st.integers(1, 8),
     delay_ms=st.integers(0, 60),
-    ahead=st.integers(0, 4),
-    queued_rows=st.integers(8, 40),
-    queued_bytes=st.integers(20, 400),
+    ahead=st.integers(2, 4),
+    queue=st.builds(QueuePolicy, max_rows=st.integers(0, 30)),
+    priorities=st.just(Priorities(levels=3, default=2, queues={1: QueuePolicy(max_rows=12)})),
+    tenants=st.sampled_from([{}, {"a": 3, "b": 1}]),
+    padded=st.sampled_from([(), (4, 8), (2, 6, 16)]),
+    instances=st.integers(1, 2),
 )
 
 
-@given(settings, steps, st.frozensets(st.integers(0, 60), max_size=5))
-def test_every_sequence(chosen: object, sequence: list[tuple], failing: frozenset[int]) -> None:  # type: ignore[type-arg]
-    engine = SimulatedEngine(chosen, failing=failing)  # type: ignore[arg-type]
-    arrived: dict[int, tuple[int, Lane, int, int]] = {}
-    cancelled: dict[int, bool] = {}
+@given(configs, steps, st.frozensets(st.integers(0, 60), max_size=5), st.integers(1, 3))
+def test_every_sequence(
+    chosen: ServingConfig,
+    sequence: list[tuple],  # type: ignore[type-arg]
+    failing: frozenset[int],
+    threads: int,
+) -> None:
+    engine = SimulatedEngine(chosen, failing=failing, threads=threads, queued_rows=40, queued_bytes=400)
+    other = engine.serve(config(max_rows=8, name="other"))
+    lanes = [engine.lane, Lane(engine.model), Lane(other), Lane(engine.model, shared=False)]
+    rows_of: dict[int, int] = {}
+    cancelled: set[int] = set()
+    running_at_most = 0
     for step in sequence:
         match step:
-            case ("arrive", rows, lane, timeout_ms, size):
-                number = len(arrived)
-                rows = rows if lane.shared else 1
+            case ("arrive", rows, lane, timeout_ms, size, priority, tenant):
+                number = len(rows_of)
+                rows_of[number] = rows if lanes[lane].shared else 1
                 deadline = engine.now + timeout_ms * MS
-                arrived[number] = (rows, lane, deadline, engine.now)
-                engine.arrive(number, rows, lane, deadline, size)
-            case ("cancel", number) if number in arrived:
-                cancelled[number] = cancelled.get(number, False) or number not in engine.outcomes
+                engine.arrive(number, rows_of[number], lanes[lane], deadline, size, priority, tenant)
+            case ("cancel", number) if number in rows_of:
+                if number not in engine.outcomes:
+                    cancelled.add(number)
                 engine.cancel(number)
             case ("wait", pause_ms):
                 engine.advance(engine.now + pause_ms * MS)
             case ("drain",):
-                engine.give(DrainStarted())
+                engine.drain()
+        running_at_most = max(running_at_most, engine.model.running)
     engine.finish()
 
-    for number, (rows, _lane, deadline, _) in arrived.items():
+    assert running_at_most <= chosen.execution.instances
+    for number, rows in rows_of.items():
+        request = engine.requests[number]
         outcomes = engine.outcomes.get(number, [])
-        if cancelled.get(number):
+        if number in cancelled:
             assert outcomes == [], "nothing is said to a caller who has gone"
             continue
         assert len(outcomes) == 1, "every request gets exactly one outcome"
         if outcomes == ["expired"]:
-            assert engine.finished_at[number] == max(deadline, arrived[number][3])
+            assert engine.finished_at[number] == max(request.deadline, engine.arrived_at[number])
         elif outcomes != ["refused"]:
-            assert engine.finished_at[number] <= deadline
+            assert engine.finished_at[number] <= request.deadline
         if outcomes == ["failed"]:
             assert number in failing
         if outcomes == ["answered"]:
             assert number not in failing
-            assert rows >= 1
+            assert answered_rows(engine.batches, number, failing) == list(range(rows))
 
     for batch in engine.batches:
-        lanes = {arrived[member.request_id][1] for member in batch.members}
-        assert lanes == {batch.lane}, "shapes and versions never mix"
-        assert batch.rows == sum(arrived[member.request_id][0] for member in batch.members) <= 8
-        starts = [member.first_row for member in batch.members]
-        assert starts == [sum(m.rows for m in batch.members[:i]) for i in range(len(starts))]
-        assert batch.lane.shared or len(batch.members) == 1
-        urgency = [(arrived[m.request_id][2], m.request_id) for m in batch.members]
-        assert urgency == sorted(urgency), "inside a batch the order is deadline, then arrival"
+        assert {part.request.lane for part in batch.parts} == {batch.lane}, "shapes and versions never mix"
+        assert batch.rows == sum(part.rows for part in batch.parts) <= 8
+        assert batch.run_rows == engine.model.policy.run_rows(batch.rows) or batch.lane.model is other
+        starts = [part.row for part in batch.parts]
+        assert starts == [sum(p.rows for p in batch.parts[:i]) for i in range(len(starts))]
+        assert batch.lane.shared or len(batch.parts) == 1
+        for one, two in zip(batch.parts, batch.parts[1:], strict=False):
+            first, second = one.request, two.request
+            assert first.level <= second.level, "higher levels first"
+            if (first.level, first.tenant) == (second.level, second.tenant):
+                assert (first.deadline, first.number) <= (second.deadline, second.number)
 
-    assert engine.batcher.queued_rows == 0
-    assert engine.batcher.queued_bytes == 0
-    assert engine.batcher.batches_out == 0
-    assert not engine.batcher._requests
-    assert not engine.batcher._lanes
-    assert not engine.batcher._alone
+    waiting = engine.scheduler._waiting
+    assert (waiting.rows, waiting.bytes, waiting.lanes) == (0, 0, {})
+    assert engine.scheduler.unsettled == 0
+    assert not engine.scheduler._retries
+    assert engine.scheduler._formed == engine.model.ahead == other.ahead == 0
+    assert engine.model.running == other.running == 0
+    for level in waiting.levels.values():
+        assert not level.waiting
+        assert not any(account.waits for account in level.accounts.values())
+    queues = {request.queue for request in engine.requests.values()}
+    assert all(queue.rows == 0 for queue in queues)
+    assert all(lane.rows == 0 and not lane.backlogs for lane in lanes)
+
+
+def answered_rows(batches: list[Batch], number: int, failing: frozenset[int]) -> list[int]:
+    """The rows of a request that ran in batches which did not fail, each once."""
+    return sorted(
+        row
+        for batch in batches
+        if not any(part.request.call in failing for part in batch.parts)
+        for part in batch.parts
+        if part.request.call == number
+        for row in range(part.first, part.first + part.rows)
+    )
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.integers(200, 300)), min_size=1, max_size=40))
 def test_what_waits_together_leaves_by_deadline_then_arrival(requests: list[tuple[int, int]]) -> None:
-    engine = SimulatedEngine(limits(ahead=0, queued_rows=1_000), run_ns=1)
+    engine = SimulatedEngine(config(ahead=0), run_ns=1)
     engine.arrive(0)
     for number, (rows, deadline_ms) in enumerate(requests, 1):
         engine.arrive(number, rows, deadline=deadline_ms * MS)
     engine.finish()
     expected = sorted(range(1, len(requests) + 1), key=lambda n: (requests[n - 1][1], n))
     assert engine.order() == [0, *expected]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.integers(1, 12), st.integers(1, 3), st.booleans()),
+        min_size=1,
+        max_size=30,
+    ),
+    st.integers(1, 3),
+)
+def test_no_engine_is_idle_while_something_may_run(
+    requests: list[tuple[int, int, int, bool]], threads: int
+) -> None:
+    engine = SimulatedEngine(config(instances=2), threads=threads)
+    lanes = (engine.lane, Lane(engine.serve(config(instances=1, name="other"))))
+    for number, (at_ms, rows, priority, first) in enumerate(requests):
+        arrive = partial(engine.arrive, number, rows, lanes[first], priority=priority)
+        engine.at(at_ms * MS, arrive)
+    for at_ms in range(400):
+        engine.advance(at_ms * MS)
+        if engine.look_again_at is None:  # else: a permitted wait
+            assert engine.busy == threads or not any(lane.rows and lane.model.free for lane in lanes)
+    engine.finish()
+    assert all(outcome == ["answered"] for outcome in engine.outcomes.values())

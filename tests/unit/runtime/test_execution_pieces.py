@@ -14,7 +14,8 @@ import pytest
 from mcp2026.api.serving import Batching
 from mcp2026.runtime.errors import STATUS, ErrorCode
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
-from mcp2026.runtime.execution.engine import Engine, Job
+from mcp2026.runtime.execution.engine import Engine
+from mcp2026.runtime.execution.job import Job
 from mcp2026.runtime.execution.tensor_cache import TensorCache
 from mcp2026.runtime.model.loaded import LoadedVersion
 from tests.unit.runtime.loaded_versions import loaded_version
@@ -28,8 +29,10 @@ def load(tmp_path: Path, name: str = "add", **batching: object) -> LoadedVersion
 
 def run(version: LoadedVersion, *rows: int) -> tuple[Job, int]:
     parts = [(np.full((count, 16), count, np.float32),) for count in rows]
-    job = Job(0, version, ((16,),), parts, sum(rows))
-    address = job.assemble().inputs[0].ctypes.data
+    job = Job(version, ((16,),), parts, sum(rows))
+    job.assemble()
+    assert job._bound is not None
+    address = job._bound.inputs[0].ctypes.data
     job.run()
     assert job.error is None
     return job, address
@@ -86,38 +89,67 @@ def test_idle_buffers_are_bounded_and_the_longest_idle_goes_first() -> None:
     assert cache.take(((2,),)) is arenas[2]
 
 
-def test_the_engine_runs_jobs_in_order_and_large_inputs_are_assembled_while_it_is_busy(
-    tmp_path: Path,
-) -> None:
+class Work:
+    """Jobs in the order in which they are to run; those of `ahead` may be assembled before."""
+
+    def __init__(self, jobs: list[Job], ahead: list[Job]) -> None:
+        self.jobs = list(jobs)
+        self.ahead = list(ahead)
+        self.done: queue.SimpleQueue[Job] = queue.SimpleQueue()
+
+    def next_job(self, now: int) -> Job | None:
+        return self.jobs.pop(0) if self.jobs else None
+
+    def look_again_at(self) -> int | None:
+        return None
+
+    def next_ahead(self, now: int) -> Job | None:
+        return self.ahead.pop(0) if self.ahead else None
+
+    def ran(self, job: Job) -> None:
+        self.done.put(job)
+
+
+def test_jobs_run_in_order_and_inputs_are_assembled_while_the_engine_is_busy(tmp_path: Path) -> None:
     gate = threading.Event()
     blocker, version = load(tmp_path), load(tmp_path, name="anysize")
     blocker.run = lambda _binding: gate.wait(60) and None  # type: ignore[method-assign]
-    done: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    engine = Engine(done.put)
     large = np.ones((1, 200_000), np.float32)
-    jobs = [Job(0, blocker, ((16,),), [(np.ones((1, 16), np.float32),)], 1)]
-    jobs += [Job(n, version, ((200_000,),), [(large,), (large,)], 2) for n in (1, 2)]
-    for job in jobs:
-        engine.submit(job, engine_is_busy=job is not jobs[0])
+    jobs = [Job(blocker, ((16,),), [(np.ones((1, 16), np.float32),)], 1)]
+    jobs += [Job(version, ((200_000,),), [(large,), (large,)], 2) for _ in range(2)]
+    work = Work(jobs, jobs[1:])
+    engine = Engine(work)
     deadline = time.monotonic() + 60
     while jobs[1].parts or jobs[2].parts:  # emptied when they are assembled
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    assert done.empty()
+    assert work.done.empty()
     gate.set()
-    finished = [done.get(timeout=60) for _ in jobs]
+    finished = [work.done.get(timeout=60) for _ in jobs]
     engine.close()
-    assert [job.batch_id for job in finished] == [0, 1, 2]
+    assert finished == jobs
     for job in finished[1:]:
         np.testing.assert_array_equal(job.outputs[0], np.full((2, 200_000), 2))
 
 
+def test_a_thread_that_waits_takes_what_it_is_woken_for(tmp_path: Path) -> None:
+    version = load(tmp_path)
+    work = Work([], [])
+    engine = Engine(work)
+    for _ in range(20):
+        job = Job(version, ((16,),), [(np.ones((1, 16), np.float32),)], 1)
+        with engine.lock:
+            work.jobs.append(job)
+            engine.wake()
+        assert work.done.get(timeout=60) is job
+    engine.close()
+
+
 def test_assembling_happens_once_whoever_comes_first(tmp_path: Path) -> None:
     version = load(tmp_path)
-    job = Job(0, version, ((16,),), [(np.ones((1, 16), np.float32),)], 1)
+    job = Job(version, ((16,),), [(np.ones((1, 16), np.float32),)], 1)
     with ThreadPoolExecutor(8) as pool:
-        bound = {id(one) for one in pool.map(lambda _: job.assemble(), range(32))}
-    assert len(bound) == 1
+        list(pool.map(lambda _: job.assemble(), range(32)))
     assert version.tensors.misses == 1
 
 

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mcp2026.runtime.execution.engine import Job
+from mcp2026.runtime.execution.job import Job
 from mcp2026.runtime.model.loaded import LoadedVersion
 from tests.unit.runtime.loaded_versions import loaded_version
 
@@ -101,7 +101,7 @@ def load(path: str) -> LoadedVersion:
 def run(version: LoadedVersion, *parts: np.ndarray) -> list[np.ndarray]:
     shared = version.signature.shared
     shape = parts[0].shape[1:] if shared else parts[0].shape
-    job = Job(0, version, (shape,), [(part,) for part in parts], sum(len(part) for part in parts))
+    job = Job(version, (shape,), [(part,) for part in parts], sum(len(part) for part in parts))
     job.run()
     error, outputs = job.error, [np.array(output) for output in job.outputs]
     job.release()

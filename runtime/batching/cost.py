@@ -1,0 +1,87 @@
+"""How long a batch of n rows runs: a·n + b, learned from recent executions."""
+
+MEMORY = 0.95
+"""Weight of an execution relative to the next one: the last twenty or so count."""
+FIRST_MEMORY = 0.5
+"""The same for the first executions, which warm caches and say little."""
+WARM = 4
+"""Executions after which an odd one is told from a change."""
+OUTLIER = 4.0
+"""An execution further off than this many usual errors is clipped to that."""
+USUAL_ERROR = 0.05
+"""Least usual error, as a share of the prediction."""
+
+
+class CostModel:
+    """Weighted least squares over past executions. Times in ns."""
+
+    __slots__ = (
+        "_error",
+        "_high",
+        "_low",
+        "_n",
+        "_nn",
+        "_ny",
+        "_weight",
+        "_y",
+        "fixed",
+        "per_row",
+        "samples",
+    )
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.per_row = 0.0
+        """a, 0 before the first sample."""
+        self.fixed = 0.0
+        """b. As long as all samples had the same number of rows nothing tells it from a·n: 0 then."""
+        self._weight = self._n = self._nn = self._y = self._ny = 0.0
+        self._error = 0.0
+        self._low = self._high = 0
+
+    def predict(self, rows: int) -> float:
+        """Return the expected run time in ns, 0 before the first sample."""
+        return self.per_row * rows + self.fixed
+
+    def rows_within(self, budget: float) -> int:
+        """Return the most rows whose expected run time is at most `budget`; 0 if not even one."""
+        if self.per_row <= 0:
+            return 1 << 30 if self.fixed <= budget else 0
+        return max(0, int((budget - self.fixed) / self.per_row * (1 + 1e-9)))
+
+    def learn(self, rows: int, run_ns: float) -> None:
+        """Take in one execution."""
+        if self.samples >= WARM and self._low <= rows <= self._high:
+            run_ns = self._clipped(self.predict(rows), run_ns)
+        keep = MEMORY if self.samples >= WARM else FIRST_MEMORY
+        self._low = min(self._low, rows) if self.samples else rows
+        self._high = max(self._high, rows)
+        self.samples += 1
+        self._weight = self._weight * keep + 1
+        self._n = self._n * keep + rows
+        self._nn = self._nn * keep + rows * rows
+        self._y = self._y * keep + run_ns
+        self._ny = self._ny * keep + rows * run_ns
+        self._solve()
+
+    def _clipped(self, expected: float, run_ns: float) -> float:
+        """Bound how far one execution moves the model; the bound widens if they keep coming."""
+        bound = OUTLIER * max(self._error, USUAL_ERROR * expected)
+        error = max(-bound, min(bound, run_ns - expected))
+        self._error += (abs(error) - self._error) * (1 - MEMORY) * 4
+        return expected + error
+
+    def _solve(self) -> None:
+        spread = self._weight * self._nn - self._n * self._n
+        through_origin = self._ny / self._nn
+        if spread <= 1e-6 * self._weight * self._nn:
+            self.per_row, self.fixed = through_origin, 0.0
+            return
+        per_row = (self._weight * self._ny - self._n * self._y) / spread
+        fixed = (self._y - per_row * self._n) / self._weight
+        if per_row < 0:
+            self.per_row, self.fixed = 0.0, self._y / self._weight
+        elif fixed < 0:
+            self.per_row, self.fixed = through_origin, 0.0
+        else:
+            self.per_row, self.fixed = per_row, fixed

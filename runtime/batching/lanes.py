@@ -1,0 +1,123 @@
+"""Lanes: requests that may share a run wait in one, and a lane knows whether it is time to run."""
+
+import msgspec
+
+from mcp2026.runtime.batching.company import Company
+from mcp2026.runtime.batching.cost import CostModel
+from mcp2026.runtime.batching.deadline_queue import DeadlineQueue
+from mcp2026.runtime.batching.policy import ModelPolicy
+from mcp2026.runtime.batching.request import Batch, Request
+from mcp2026.runtime.batching.tenants import Account
+
+Shapes = tuple[tuple[int, ...], ...]
+
+INLINE_NS = 300_000
+"""A run that is expected to be shorter is cheaper where it is decided than behind a thread's wake-up."""
+TRY_INLINE_NS = 1_000_000
+"""A thread's measure of a short run holds its wait for Python's lock; below this a run inline tells."""
+
+
+class Model(msgspec.Struct, eq=False):
+    """What the versions of one model have in common."""
+
+    name: str
+    policy: ModelPolicy
+    running: int = 0
+    """Batches that run now."""
+    ahead: int = 0
+    """Batches that were formed ahead and do not run yet."""
+
+    @property
+    def free(self) -> bool:
+        """Whether one more batch may run."""
+        return self.running < self.policy.instances
+
+
+class Backlog(DeadlineQueue):
+    """The requests of one lane, level and tenant that wait, earliest deadline first."""
+
+    __slots__ = ("account", "lane", "rows", "weight")
+
+    def __init__(self, lane: "Lane", account: Account, weight: int) -> None:
+        super().__init__()
+        self.lane = lane
+        self.account = account
+        self.weight = weight
+        self.rows = 0
+        """Rows that wait."""
+
+    def gone(self, request: Request) -> bool:
+        """Return whether `request` waits here no more."""
+        return request.backlog is not self
+
+
+class Lane:
+    """One version and one shape. Only requests of one lane ever share a run."""
+
+    def __init__(
+        self,
+        model: Model,
+        shapes: Shapes = (),
+        *,
+        shared: bool = True,
+        ahead_worthwhile: bool = True,
+    ) -> None:
+        """Take requests with inputs of `shapes`, which lack the dimension of rows if `shared`.
+
+        Holds nothing of the version itself, so that it may live as long as the version.
+        """
+        self.model = model
+        self.shapes = shapes
+        self.shared = shared
+        """False: each request runs alone and counts as one row."""
+        self.ahead_worthwhile = ahead_worthwhile
+        """Gathering a full batch takes long enough to be worth another thread."""
+        self.rows = 0
+        """Rows that wait and are in no batch yet."""
+        self.backlogs: dict[tuple[int, str], Backlog] = {}
+        """By level and tenant; only those in which requests wait."""
+        self.cost = CostModel()
+        self.company = Company()
+        self._inline_cost = CostModel()
+
+    @property
+    def max_rows(self) -> int:
+        """Most rows of one run."""
+        return self.model.policy.max_rows if self.shared else 1
+
+    def is_short(self, rows: int) -> bool:
+        """Return whether a batch out of `rows` waiting rows is short enough to run without a thread."""
+        rows = self.model.policy.run_rows(min(rows, self.max_rows))
+        if self._inline_cost.samples:
+            return self._inline_cost.predict(rows) <= INLINE_NS
+        return self.cost.samples > 0 and self.cost.predict(rows) <= TRY_INLINE_NS
+
+    def predict(self, rows: int) -> float:
+        """Return the expected run time of `rows` rows in ns, with padding; 0 if nothing is known."""
+        return self.cost.predict(self.model.policy.run_rows(rows))
+
+    def learn(self, batch: Batch, run_ns: int, now: int) -> None:
+        """Take in that `batch` has run."""
+        self.cost.learn(batch.run_rows, run_ns)
+        if batch.inline:
+            self._inline_cost.learn(batch.run_rows, run_ns)
+        if self.shared:
+            together = min(self.max_rows, self.rows + batch.rows)
+            self.company.answered(batch.rows, self.rows, self.cost.predict(together), self.cost.fixed, now)
+
+    def leaves_at(self, now: int) -> int:
+        """Return when a free engine may take what waits here; `now` or before: at once."""
+        if not self.shared or self.rows >= self.max_rows:
+            return 0
+        policy, company = self.model.policy, self.company
+        at = 0
+        if self.rows < policy.min_rows:
+            at = min(request.leave_by for backlog in self.backlogs.values() for request in backlog.live())
+        if now < company.until and self.rows < min(company.target, self.max_rows):
+            at = max(at, company.until) if self._nobody_is_pressed(company.until) else at
+        return at
+
+    def _nobody_is_pressed(self, until: int) -> bool:
+        latest_start = until + self.predict(self.max_rows)
+        heads = (backlog.head() for backlog in self.backlogs.values())
+        return all(head is None or head.deadline > latest_start for head in heads)
