@@ -13,6 +13,7 @@ from mcp2026.api.conditions import Condition
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.lifecycle import Phase
 from mcp2026.api.names import GPU_RESOURCE
+from mcp2026.api.quality_of_service import QualityOfService, check_quality_of_service
 from mcp2026.api.schema_errors import explain
 from mcp2026.api.serving import Batching
 
@@ -67,7 +68,8 @@ class ModelVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     """``pvc://<claim>/<path>``: a file on a PersistentVolumeClaim of the model's namespace."""
     weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
     """Percent."""
-    format: Literal["ONNX"] = "ONNX"
+    format: Literal["ONNX", "IR"] = "ONNX"
+    """What the user says of the file; the runtime tells by its content."""
     sha256: Sha256 | None = None
 
 
@@ -98,6 +100,7 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """Server processes in each pod, each with the model in memory."""
     batching: Batching = Batching()
+    qos: QualityOfService = QualityOfService()
     gpu: Gpu = Gpu()
     resources: Resources = Resources()
     priority_class_name: PriorityClassName | None = None
@@ -246,6 +249,7 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
             f"{spec.batching.min_batch_size} is above maxBatchSize {spec.batching.max_batch_size}",
             f"1 to maxBatchSize ({spec.batching.max_batch_size})",
         )
+    check_quality_of_service("spec.qos", spec.qos)
     for kind, quantities in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
         if GPU_RESOURCE in quantities:
             raise InvalidResourceError(

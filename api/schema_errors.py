@@ -12,9 +12,11 @@ import msgspec.inspect as shape
 
 from mcp2026.api.errors import InvalidResourceError
 
-_LOCATION = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_LOCATION = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.(?P<field>\w+)|\[(?P<index>\d+|\.\.\.)\]")
 _NAMED_FIELD = re.compile(r"^Object (?P<what>missing required|contains unknown) field `(?P<field>[^`]+)`")
+_UNTOLD = object()
+"""A value that msgspec does not tell: it names no key of a map."""
 
 
 def explain(error: msgspec.ValidationError, document: Any, expected: type, root: str) -> InvalidResourceError:
@@ -28,6 +30,8 @@ def explain(error: msgspec.ValidationError, document: Any, expected: type, root:
     problem = message[: location.start()] if location else message
     field_type, default, value = _follow(path, shape.type_info(expected), document)
     field = f"{root}{path}"
+    if location and location["key"]:
+        return InvalidResourceError(field, "has a key that is not allowed", f"as keys {_keys(field_type)}")
     if named := _NAMED_FIELD.match(problem):
         children = _fields(field_type)
         if named["what"] == "contains unknown":
@@ -53,7 +57,9 @@ def _follow(path: str, start: shape.Type, document: Any) -> tuple[shape.Type, An
             value = value.get(name) if isinstance(value, dict) else value
         else:
             here, default = _item(here), msgspec.NODEFAULT
-            if step["index"] != "..." and isinstance(value, list | tuple):
+            if step["index"] == "...":
+                value = value if step.end() == len(path) else _UNTOLD
+            elif isinstance(value, list | tuple):
                 value = value[int(step["index"])]
     return here, default, value
 
@@ -81,9 +87,17 @@ def _item(kind: shape.Type) -> shape.Type:
     return kind
 
 
+def _keys(kind: shape.Type) -> str:
+    plain = _plain(kind)
+    return _values(plain.key_type) if isinstance(plain, shape.DictType) else "texts"
+
+
 def _said(value: Any, kind: shape.Type) -> str:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if is_number and isinstance(_plain(kind), shape.IntType):
+    if value is _UNTOLD:
+        return "a value is not allowed"
+    numbers = int | float if isinstance(_plain(kind), shape.FloatType) else int
+    is_number = isinstance(value, numbers) and not isinstance(value, bool)
+    if is_number and isinstance(_plain(kind), shape.IntType | shape.FloatType):
         return f"{value} is out of range"
     if isinstance(value, list | tuple):
         return f"{len(value)} entries"
@@ -109,12 +123,18 @@ def _values(kind: shape.Type) -> str:
     plain = _plain(kind)
     if isinstance(plain, shape.IntType):
         return _range("an integer", plain.ge, plain.le)
+    if isinstance(plain, shape.FloatType):
+        return _range("a number", plain.ge, plain.le)
     if isinstance(plain, shape.VarTupleType):
         return _range("a list with a number of entries", plain.min_length, plain.max_length)
     if isinstance(plain, shape.LiteralType):
         return " or ".join(str(value) for value in plain.values)
     if isinstance(plain, shape.StrType):
-        return f"a string that matches {plain.pattern}" if plain.pattern else "a string"
+        if plain.pattern:
+            return f"a string that matches {plain.pattern}"
+        if plain.min_length is None and plain.max_length is None:
+            return "a string"
+        return _range("a string with a number of characters", plain.min_length, plain.max_length)
     if isinstance(plain, shape.BoolType):
         return "true or false"
     return "an object"

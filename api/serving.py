@@ -117,7 +117,7 @@ def decode_serving_config(document: bytes) -> ServingConfig:
     """
     try:
         decoded = msgspec.json.decode(document)
-        config = msgspec.convert(decoded, ServingConfig)
+        config = msgspec.convert(decoded, ServingConfig, str_keys=True)
     except msgspec.ValidationError as error:
         raise explain(error, decoded, ServingConfig, "servingConfig") from error
     except msgspec.DecodeError as error:
@@ -155,7 +155,7 @@ def _check_scheduling(config: ServingConfig) -> None:
 
 def encode_serving_config(config: ServingConfig) -> bytes:
     """Return `config` as JSON with a stable order of keys, so that equal configurations are equal bytes."""
-    return msgspec.json.encode(config, order="sorted")
+    return msgspec.json.encode(msgspec.to_builtins(config, str_keys=True), order="sorted")
 
 
 def check_range(field: str, value: float, allowed: tuple[int, int]) -> None:

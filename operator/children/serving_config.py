@@ -5,7 +5,10 @@ import msgspec
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.inference_model import InferenceModel, ModelVersion, claim_and_path
 from mcp2026.api.names import MODELS_DIRECTORY, SERVING_CONFIG_KEY, SERVING_REVISION_ANNOTATION
+from mcp2026.api.quality_of_service import PriorityLevels, QueueLimits
 from mcp2026.api.serving import (
+    Priorities,
+    QueuePolicy,
     ServedVersion,
     ServingConfig,
     decode_serving_config,
@@ -22,6 +25,9 @@ def serving_config(model: InferenceModel, revision: int) -> ServingConfig:
         model=model.name,
         versions=tuple(_served(version) for version in model.spec.versions),
         batching=model.spec.batching,
+        queue=_queue_policy(model.spec.qos.queue),
+        priorities=_priorities(model.spec.qos.priorities),
+        tenants=model.spec.qos.tenants,
         revision=revision,
     )
 
@@ -36,9 +42,26 @@ def _served(version: ModelVersion) -> ServedVersion:
     )
 
 
+def _queue_policy(limits: QueueLimits) -> QueuePolicy:
+    return QueuePolicy(
+        max_rows=limits.max_rows,
+        default_timeout_ms=float(limits.default_timeout_ms),
+        max_timeout_ms=float(limits.max_timeout_ms),
+        timeout_action=limits.timeout_action,
+    )
+
+
+def _priorities(priorities: PriorityLevels) -> Priorities:
+    return Priorities(
+        levels=priorities.levels,
+        default=priorities.default,
+        queues={int(level): _queue_policy(limits) for level, limits in priorities.queues.items()},
+    )
+
+
 def serving_digest(config: ServingConfig) -> str:
     """Return a digest of all that is served; the revision has no part in it."""
-    return digest(msgspec.to_builtins(msgspec.structs.replace(config, revision=1)))
+    return digest(msgspec.to_builtins(msgspec.structs.replace(config, revision=1), str_keys=True))
 
 
 def serving_revision(model: InferenceModel, observed: Observed) -> int:

@@ -23,6 +23,7 @@ REFUSALS = {
     "delay-above-range": "should be less than or equal to 65535",
     "depends-on-itself": "a model cannot depend on itself; allowed: names of other models",
     "depends-on-repeated": "a name is repeated; allowed: each name once",
+    "format-unknown": 'supported values: "ONNX", "IR"',
     "gpu-count-above-range": "should be less than or equal to 16",
     "gpu-in-limits": "allowed: GPUs by spec.gpu.count alone",
     "min-batch-above-max-batch": "allowed: 1 to maxBatchSize",
@@ -32,8 +33,18 @@ REFUSALS = {
     "no-versions": "should have at least 1 items",
     "prefetch-depth-above-range": "allowed: 2 to 32, default 8",
     "prefetch-depth-below-range": "allowed: 2 to 32, default 8",
+    "priority-default-above-levels": "spec.qos.priorities.default: allowed: 1 to levels; it is 5 where",
+    "priority-levels-above-range": "should be less than or equal to 100",
+    "priority-queue-above-levels": 'spec.qos.priorities.queues: allowed: levels as keys, "1" to levels',
+    "priority-queue-misspelled": 'spec.qos.priorities.queues: allowed: levels as keys, "1" to levels',
     "quantity-negative": "spec.resources.limits.cpu in body should match",
+    "queue-timeout-above-range": "should be less than or equal to 3600000",
+    "queue-timeout-action-unknown": 'supported values: "Reject", "Delay"',
     "sha256-upper-case": "allowed: the digest as 64 lower-case hex digits",
+    "tenant-id-with-space": "allowed: 1 to 63 visible ASCII characters without spaces",
+    "tenant-repeated": "a tenantId is repeated; allowed: each tenantId once",
+    "tenant-weight-above-range": "should be less than or equal to 1000",
+    "tenants-above-limit": "must have at most 64 items",
     "uri-climbs-out": "without . or .. as a segment",
     "uri-other-scheme": "allowed: pvc://<claim>/<path>",
     "uri-without-path": "allowed: pvc://<claim>/<path>",
@@ -93,7 +104,7 @@ def test_a_bad_example_is_refused_with_its_message(cluster: Cluster, example: st
     assert REFUSALS[example] in said
 
 
-@pytest.mark.parametrize("example", ["resnet50", "magika"])
+@pytest.mark.parametrize("example", ["resnet50", "magika", "shared"])
 def test_a_good_example_is_accepted(cluster: Cluster, example: str) -> None:
     path = str(ROOT / "examples" / f"{example}.yaml")
     assert "created" in cluster.kubectl("-n", NAMESPACE, "create", "--dry-run=server", "-f", path)
@@ -111,9 +122,22 @@ def test_defaults_are_filled_in(cluster: Cluster) -> None:
     assert spec["versions"] == [
         {"versionId": "v1", "uri": "pvc://models/a.onnx", "weight": 100, "format": "ONNX"}
     ]
+    assert spec["qos"] == {
+        "tenants": [],
+        "priorities": {"levels": 10, "default": 5, "queues": {}},
+        "queue": {"maxRows": 0, "defaultTimeoutMs": 0, "maxTimeoutMs": 0, "timeoutAction": "Reject"},
+    }
     assert (spec["mode"], spec["replicas"], spec["workers"]) == ("Serve", 1, 1)
     assert spec["gpu"] == {"count": 0, "sharing": "Exclusive"}
     assert (spec["dependsOn"], spec["resources"]) == ([], {"limits": {}, "requests": {}})
+
+
+def test_a_queue_of_a_level_gets_its_defaults_and_the_level_is_kept(cluster: Cluster) -> None:
+    qos = {"tenants": [{"tenantId": "a@b/c"}], "priorities": {"queues": {"1": {"maxTimeoutMs": 50}}}}
+    stored = apply(cluster, "levels", qos=qos)["spec"]["qos"]
+    limits = {"maxRows": 0, "defaultTimeoutMs": 0, "maxTimeoutMs": 50, "timeoutAction": "Reject"}
+    assert stored["priorities"]["queues"] == {"1": limits}
+    assert stored["tenants"] == [{"tenantId": "a@b/c", "weight": 1}]
 
 
 def test_an_unknown_field_is_refused_by_kubectl(cluster: Cluster) -> None:

@@ -65,6 +65,8 @@ def _fields(schema: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
         yield from _fields(field, f"{path}.{name}")
         if "items" in field:
             yield from _fields(field["items"], f"{path}.{name}[]")
+        if "additionalProperties" in field:
+            yield from _fields(field["additionalProperties"], f"{path}.{name}.*")
 
 
 def _kind(field: Schema) -> str:
@@ -75,12 +77,13 @@ def _kind(field: Schema) -> str:
     words = str(field.get("type", "any"))
     if "items" in field:
         words = f"list of {field['items'].get('type', 'any')}"
+    if "additionalProperties" in field:
+        words = f"map of {_kind(field['additionalProperties'])}"
     if "minimum" in field and "maximum" in field:
         return f"{words}, {field['minimum']} to {field['maximum']}"
-    for bound, name in (("maxItems", "at most"), ("maxLength", "at most")):
+    for bound, unit in (("maxItems", "entries"), ("maxProperties", "entries"), ("maxLength", "characters")):
         if bound in field:
-            unit = "characters" if bound == "maxLength" else "entries"
-            return f"{words}, {name} {field[bound]} {unit}"
+            return f"{words}, at most {field[bound]} {unit}"
     return words
 
 
@@ -99,6 +102,8 @@ def _rules(schema: Schema, path: str = "") -> Iterator[str]:
         yield from _rules(child, f"{path}.{name}".lstrip("."))
     if "items" in schema:
         yield from _rules(schema["items"], f"{path}[]")
+    if "additionalProperties" in schema:
+        yield from _rules(schema["additionalProperties"], f"{path}.*")
 
 
 def _cell(text: str) -> str:

@@ -11,6 +11,8 @@ import yaml
 from mcp2026.api.gpu_topology import GPUTopologyStatus
 from mcp2026.api.inference_model import InferenceModelSpec, InferenceModelStatus
 from mcp2026.api.names import API_VERSION, GPU_TOPOLOGY_KIND, GROUP, INFERENCE_MODEL_KIND
+from mcp2026.api.quality_of_service import LEVEL_PATTERN, TENANT_ID_PATTERN
+from mcp2026.api.serving import Tenant
 
 
 def definition(name: str) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def of_schema(node: dict[str, Any]) -> Any:
     if node["type"] == "integer":
         return ("integer", node.get("minimum"), node.get("maximum"))
     if "enum" in node:
-        return ("enum", tuple(node["enum"]))
+        return ("enum", frozenset(node["enum"]))
     return node["type"]
 
 
@@ -65,9 +67,9 @@ def of_type(kind: shape.Type) -> Any:
         case shape.IntType():
             return ("integer", kind.ge, kind.le)
         case shape.LiteralType():
-            return ("enum", tuple(kind.values))
+            return ("enum", frozenset(kind.values))
         case shape.EnumType():
-            return ("enum", tuple(member.value for member in kind.cls))
+            return ("enum", frozenset(member.value for member in kind.cls))
         case shape.BoolType():
             return "boolean"
         case shape.StrType():
@@ -109,7 +111,7 @@ def names_and_kinds(node: Any) -> Any:
 def test_the_status_of_the_crd_is_the_status_of_the_type(name: str, twin: type) -> None:
     ours = names_and_kinds(of_type(shape.type_info(twin)))
     if name == "inferencemodels":
-        ours["conditions"][0]["status"] = ("enum", ("True", "False", "Unknown"))
+        ours["conditions"][0]["status"] = ("enum", frozenset(("True", "False", "Unknown")))
     assert names_and_kinds(of_schema(schema(name)["properties"]["status"])) == ours
 
 
@@ -164,6 +166,20 @@ def test_the_rules_on_ranges_say_what_minimum_and_maximum_say() -> None:
         (rule,) = field["x-kubernetes-validations"]
         assert rule["rule"] == f"self >= {low} && self <= {high}"
         assert rule["message"] == f"allowed: {low} to {high}, default {field['default']}"
+
+
+def test_the_rules_on_texts_of_qos_are_those_of_the_types() -> None:
+    qos = schema("inferencemodels")["properties"]["spec"]["properties"]["qos"]["properties"]
+    tenant_id = qos["tenants"]["items"]["properties"]["tenantId"]
+    twin = shape.type_info(Tenant)
+    assert isinstance(twin, shape.StructType)
+    kind = twin.fields[0].type
+    assert isinstance(kind, shape.StrType)
+    assert (tenant_id["minLength"], tenant_id["maxLength"]) == (kind.min_length, kind.max_length)
+    assert [rule["rule"] for rule in tenant_id["x-kubernetes-validations"]] == [
+        f"self.matches('{TENANT_ID_PATTERN}')"
+    ]
+    assert f"level.matches('{LEVEL_PATTERN}')" in qos["priorities"]["x-kubernetes-validations"][1]["rule"]
 
 
 def test_the_phase_rule_of_the_crd_allows_the_steps_of_the_life_cycle_and_no_other() -> None:

@@ -25,6 +25,7 @@ SAID = {
     "delay-above-range": "spec.batching.maxDelayMs: 65536 is out of range; allowed: an integer from 0 to 65535, default 0",
     "depends-on-itself": "spec.dependsOn: bad depends on itself",
     "depends-on-repeated": "spec.dependsOn: a name is repeated",
+    "format-unknown": "spec.versions[0].format: 'SafeTensors' is not allowed; allowed: IR or ONNX, default ONNX",
     "gpu-count-above-range": "spec.gpu.count: 17 is out of range; allowed: an integer from 0 to 16, default 0",
     "gpu-in-limits": "spec.resources.limits: mcp2026.io/gpu is set here; allowed: GPUs by spec.gpu.count alone",
     "min-batch-above-max-batch": "spec.batching.minBatchSize: 33 is above maxBatchSize 32",
@@ -34,8 +35,18 @@ SAID = {
     "no-versions": "spec.versions: 0 entries; allowed: a list with a number of entries from 1 to 16",
     "prefetch-depth-above-range": "spec.batching.prefetchQueueDepth: 33 is out of range; allowed: an integer from 2 to 32, default 8",
     "prefetch-depth-below-range": "spec.batching.prefetchQueueDepth: 1 is out of range; allowed: an integer from 2 to 32, default 8",
+    "priority-default-above-levels": "spec.qos.priorities.default: 5 is above levels 3; allowed: 1 to levels (3); it is 5 where it is not set",
+    "priority-levels-above-range": "spec.qos.priorities.levels: 101 is out of range; allowed: an integer from 1 to 100, default 10",
+    "priority-queue-above-levels": """spec.qos.priorities.queues: '11' is no level; allowed: levels as keys, "1" to "10\"""",
+    "priority-queue-misspelled": """spec.qos.priorities.queues: '01' is no level; allowed: levels as keys, "1" to "10\"""",
     "quantity-negative": "spec.resources.limits[...]: {'cpu': '-1'} is not allowed; allowed: a quantity such as 500m",
+    "queue-timeout-above-range": "spec.qos.queue.maxTimeoutMs: 3600001 is out of range; allowed: an integer from 0 to 3600000, default 0",
+    "queue-timeout-action-unknown": "spec.qos.queue.timeoutAction: 'Drop' is not allowed; allowed: Delay or Reject, default Reject",
     "sha256-upper-case": "allowed: the digest as 64 lower-case hex digits",
+    "tenant-id-with-space": "spec.qos.tenants[0].tenantId: 'acme inc' is not allowed; allowed: 1 to 63 visible ASCII characters without spaces",
+    "tenant-repeated": "spec.qos.tenants: acme, acme repeats an id; allowed: each tenantId once",
+    "tenant-weight-above-range": "spec.qos.tenants[0].weight: 1001 is out of range; allowed: an integer from 1 to 1000, default 1",
+    "tenants-above-limit": "spec.qos.tenants: 65 entries; allowed: a list with a number of entries of at most 64",
     "uri-climbs-out": "spec.versions[0].uri: 'pvc://models/../a.onnx' has . or .. as a segment",
     "uri-other-scheme": "spec.versions[0].uri: 's3://models/a.onnx' is not allowed; allowed: pvc://<claim>/<path>",
     "uri-without-path": "spec.versions[0].uri: 'pvc://models' is not allowed; allowed: pvc://<claim>/<path>",
@@ -57,7 +68,7 @@ def test_a_bad_example_is_refused_with_its_message(example: str) -> None:
     assert SAID[example] in str(refused.value)
 
 
-@pytest.mark.parametrize("example", ["resnet50", "magika"])
+@pytest.mark.parametrize("example", ["resnet50", "magika", "shared"])
 def test_a_good_example_is_parsed(example: str) -> None:
     model = parse_inference_model(yaml.safe_load((EXAMPLES / f"{example}.yaml").read_text()))
     assert model.name == example
@@ -86,6 +97,21 @@ ODD: list[tuple[str, dict[str, Any], str]] = [
     ("a text for a flag", {"batching": {"tensorCache": "yes"}}, "allowed: true or false, default true"),
     ("a number for a list", {"versions": 3}, "spec.versions: 3 is not allowed"),
     ("a number for a name", {"dependsOn": ["a", 3]}, "spec.dependsOn[1]: 3 is not allowed"),
+    (
+        "a float for a whole number",
+        {"qos": {"queue": {"maxTimeoutMs": 0.5}}},
+        "spec.qos.queue.maxTimeoutMs: 0.5 is not allowed; allowed: an integer from 0 to 3600000, default 0",
+    ),
+    (
+        "a limit of a level out of its range",
+        {"qos": {"priorities": {"queues": {"1": {"maxRows": -1}, "2": {}}}}},
+        "spec.qos.priorities.queues[...].maxRows: a value is not allowed; allowed: an integer from 0 to 1000000",
+    ),
+    (
+        "a tenant without a name",
+        {"qos": {"tenants": [{"tenantId": ""}]}},
+        "spec.qos.tenants[0].tenantId: '' is not allowed; allowed: a string with a number of characters from 1 to 63",
+    ),
     ("no spec at all", {"versions": None}, "spec.versions: None is not allowed"),
 ]
 

@@ -8,8 +8,11 @@ import pytest
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.serving import (
     Batching,
+    Priorities,
+    QueuePolicy,
     ServedVersion,
     ServingConfig,
+    Tenant,
     check_range,
     decode_serving_config,
     encode_serving_config,
@@ -20,6 +23,9 @@ CONFIG = ServingConfig(
     model="resnet50",
     versions=(ServedVersion("v1", "/mnt/a.onnx", 90), ServedVersion("v2", "/mnt/b.onnx", 10, "ab" * 32)),
     batching=Batching(max_batch_size=16),
+    queue=QueuePolicy(max_rows=256, default_timeout_ms=0.5, timeout_action="Delay"),
+    priorities=Priorities(queues={10: QueuePolicy(), 2: QueuePolicy(max_timeout_ms=50.0)}),
+    tenants=(Tenant("acme", 3),),
     revision=7,
 )
 
@@ -71,6 +77,26 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
             ]
         },
         "each id once",
+    ),
+    (
+        "a key that is no level",
+        {"priorities": {"queues": {"first": {}}}},
+        "servingConfig.priorities.queues: has a key that is not allowed; allowed: as keys an integer",
+    ),
+    (
+        "a level above the highest",
+        {"priorities": {"queues": {"11": {}}}},
+        "priorities.queues: 11 is out of range; allowed: 1 to 10",
+    ),
+    (
+        "a timeout below its range",
+        {"queue": {"maxTimeoutMs": -0.5}},
+        "servingConfig.queue.maxTimeoutMs: -0.5 is out of range; allowed: a number from 0 to 3600000",
+    ),
+    (
+        "a tenant twice",
+        {"tenants": [{"tenantId": "a"}, {"tenantId": "a"}]},
+        "allowed: each id once",
     ),
     ("a text for a number", {"revision": "1"}, "servingConfig.revision"),
 ]

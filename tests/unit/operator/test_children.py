@@ -3,7 +3,10 @@
 import json
 from typing import Any
 
+import pytest
+
 from mcp2026.api.inference_model import parse_inference_model
+from mcp2026.api.serving import decode_serving_config
 from mcp2026.operator.children import (
     deployment,
     service,
@@ -26,6 +29,11 @@ GPU_MODEL = parse_inference_model(
         workers=4,
         gpu={"count": 2},
         resources={"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
+        qos={
+            "tenants": [{"tenantId": "acme", "weight": 3}, {"tenantId": "beta"}],
+            "priorities": {"levels": 3, "default": 2, "queues": {"1": {"maxTimeoutMs": 50}}},
+            "queue": {"maxRows": 256, "defaultTimeoutMs": 200, "timeoutAction": "Delay"},
+        },
         priorityClassName="mcp-gpu-high",
     )
 )
@@ -79,6 +87,26 @@ def test_the_config_map_tells_each_runtime_what_to_serve() -> None:
             "prefetchQueueDepth": 8,
             "tensorCache": True,
         },
+        "queue": {
+            "maxRows": 256,
+            "defaultTimeoutMs": 200.0,
+            "maxTimeoutMs": 0.0,
+            "timeoutAction": "Delay",
+        },
+        "priorities": {
+            "levels": 3,
+            "default": 2,
+            "queues": {
+                "1": {
+                    "maxRows": 0,
+                    "defaultTimeoutMs": 0.0,
+                    "maxTimeoutMs": 50.0,
+                    "timeoutAction": "Reject",
+                }
+            },
+        },
+        "tenants": [{"tenantId": "acme", "weight": 3}, {"tenantId": "beta", "weight": 1}],
+        "execution": {"instances": 1, "maxRows": None, "paddedBatchSizes": []},
         "versions": [
             {"versionId": "v1", "weight": 90, "path": "/mnt/models/models/resnet50/1.onnx", "sha256": None},
             {
@@ -98,7 +126,16 @@ def test_the_service_leads_to_the_pods() -> None:
         "metadata": metadata("resnet50"),
         "spec": {
             "selector": {"mcp2026.io/inference-model": "resnet50"},
-            "ports": [{"name": "http", "port": 8080, "targetPort": "http", "protocol": "TCP"}],
+            "ports": [
+                {"name": "http", "port": 8080, "targetPort": "http", "protocol": "TCP"},
+                {
+                    "name": "grpc",
+                    "port": 8081,
+                    "targetPort": "grpc",
+                    "protocol": "TCP",
+                    "appProtocol": "kubernetes.io/h2c",
+                },
+            ],
         },
     }
 
@@ -139,11 +176,15 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                                 *("--serving-config", "/etc/mcp2026/serving.json"),
                                 *("--host", "0.0.0.0"),
                                 *("--port", "8080"),
+                                *("--grpc-port", "8081"),
                                 *("--workers", "4"),
                                 *("--lame-duck-seconds", "5"),
                                 *("--log-format", "text"),
                             ],
-                            "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+                            "ports": [
+                                {"name": "http", "containerPort": 8080, "protocol": "TCP"},
+                                {"name": "grpc", "containerPort": 8081, "protocol": "TCP"},
+                            ],
                             "startupProbe": {
                                 "httpGet": {"path": "/healthz", "port": "http"},
                                 "periodSeconds": 1,
@@ -214,6 +255,26 @@ def test_scaling_does_not_change_the_pod_template() -> None:
         for count in (1, 5)
     )
     assert one == five
+
+
+QOS = [
+    pytest.param({"tenants": [{"tenantId": "acme"}]}, id="a tenant"),
+    pytest.param({"priorities": {"levels": 9}}, id="levels"),
+    pytest.param({"priorities": {"queues": {"1": {"maxRows": 1}}}}, id="the queue of a level"),
+    pytest.param({"queue": {"maxRows": 1}}, id="the queue"),
+]
+
+
+@pytest.mark.parametrize("qos", QOS)
+def test_a_change_of_qos_changes_the_digest_and_so_rolls_the_pods(qos: dict[str, Any]) -> None:
+    plain, changed = (parse_inference_model(model(qos=part)) for part in ({}, qos))
+    assert serving_digest(serving_config(plain, 1)) != serving_digest(serving_config(changed, 1))
+
+
+def test_what_is_written_for_the_pods_is_what_they_read() -> None:
+    config = serving_config(GPU_MODEL, revision=7)
+    document = serving_config_map(GPU_MODEL, config)["data"]["serving.json"]
+    assert decode_serving_config(document.encode()) == config
 
 
 def test_the_digest_of_a_configuration_leaves_its_revision_out_and_nothing_else() -> None:
