@@ -3,7 +3,7 @@
 import importlib.metadata
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -31,7 +31,12 @@ def local(
         typer.Option(help="CLAIM=DIR: the folder that stands in for a claim. Default: models=./models"),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65_000, help="Port of the first replica; 0: a free one.")
+        int,
+        typer.Option(
+            min=0,
+            max=65_000,
+            help="First of the ports: HTTP of each replica, then gRPC of each. 0: free ones.",
+        ),
     ] = REST_PORT,
     timeout: Annotated[
         int, typer.Option(min=1, max=86_400, help="Seconds until the model must be ready.")
@@ -44,6 +49,47 @@ def local(
     from mcp2026.cli.local_command import serve_locally
 
     serve_locally(file, _claims(volume or []), port, timeout, check=check)
+
+
+@app.command()
+def convert(
+    models: Annotated[
+        list[Path], typer.Argument(help="ONNX files, folders with a model.onnx, or repositories of models.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write. Default: beside the model, .mcpir")
+    ] = None,
+    weights: Annotated[
+        Literal["shared", "private"],
+        typer.Option(help="On a CPU, share one copy in memory, or pack one for each process: faster."),
+    ] = "shared",
+    optimize: Annotated[
+        bool | None,
+        typer.Option(
+            "--optimize/--no-optimize", help="Fold constants now. Default: unless weights exceed 1 GiB"
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Run both on random input and compare.")
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    describe: Annotated[
+        bool, typer.Option("--describe", help="Only print the manifest of converted models.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --describe: read the weights, compare their digests.")
+    ] = False,
+) -> None:
+    """Convert ONNX models into the format whose weights processes share."""
+    from mcp2026.cli import convert as conversion
+
+    if check and not describe:
+        raise CommandError("--check goes with --describe only")
+    if describe:
+        for model in models:
+            typer.echo(conversion.describe(model, check=check))
+        return
+    conversion.convert(models, output, conversion.Wishes(weights, optimize, verify, force))
 
 
 @app.command()

@@ -12,6 +12,8 @@ import onnxruntime
 from mcp2026.api.serving import ServedVersion
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.pod_process import LOOPBACK
+from mcp2026.runtime.model.ir.reading import is_ir_file
+from mcp2026.runtime.model.sessions import open_model
 
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float64]
@@ -45,7 +47,7 @@ class Agreement:
 
 def check_inference(port: int, version: ServedVersion) -> Agreement:
     """Send one deterministic request for `version` to the server on `port` and compare all its outputs."""
-    session = onnxruntime.InferenceSession(version.path, providers=["CPUExecutionProvider"])
+    session = reference_session(version.path)
     sample = sample_input(session)
     answered = infer(port, version.version_id, sample, [output.name for output in session.get_outputs()])
     reference = [
@@ -62,6 +64,13 @@ def check_inference(port: int, version: ServedVersion) -> Agreement:
         max_difference=float(np.max([np.abs(ours - theirs).max(initial=0.0) for ours, theirs in pairs])),
         scale=float(np.max([1.0, *(np.abs(array).max(initial=0.0) for array in reference)])),
     )
+
+
+def reference_session(path: str) -> onnxruntime.InferenceSession:
+    """Return the model as ONNX Runtime opens it by itself; a file in our own format it cannot open alone."""
+    if is_ir_file(path):
+        return open_model(path, None, threads=1, provider="cpu").session
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
 def sample_input(session: onnxruntime.InferenceSession) -> Array:

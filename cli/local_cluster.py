@@ -4,6 +4,7 @@ What `reconcile` sees is what a cluster would show it: the children that it appl
 shape of pods.
 """
 
+import contextlib
 import os
 import socket
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from mcp2026.operator.observed import Observed, is_ready
 from mcp2026.operator.progress import status_document
 
 _END_SECONDS = 15.0
+_ATTEMPTS = 100
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class LocalCluster:
     folder: Path
     claims: Mapping[str, Path]
     first_port: int
-    """Replica n listens on first_port + n."""
+    """Replica n listens on first_port + n, and for gRPC on the port that is as many replicas further."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     children: dict[str, Manifest] = field(default_factory=dict)
     processes: list[ServerProcess] = field(default_factory=list)
@@ -90,22 +92,31 @@ class LocalCluster:
         """Where the replicas listen."""
         return [f"http://{LOOPBACK}:{process.port}" for process in self.processes]
 
+    @property
+    def replicas(self) -> int:
+        """How many replicas the model has."""
+        count: int = self.resource["spec"]["replicas"]
+        return count
+
     def _apply(self, manifest: Manifest) -> str:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         self.children[kind] = manifest
         if kind == "Service":
-            return f"service {name}: {LOOPBACK}:{self.first_port}"
+            first = f"{LOOPBACK}:{self.first_port}"
+            return f"service {name}: {first}, gRPC {LOOPBACK}:{self.first_port + self.replicas}"
         if kind != "Deployment":
             return f"configuration {name}"
         where = mounts(manifest, self.folder, self.claims)
         self._write_configuration(where)
-        replicas = manifest["spec"]["replicas"]
-        for position in range(replicas):
+        for position in range(self.replicas):
             port = self.first_port + position
+            grpc_port = port + self.replicas
             require_free(port)
+            require_free(grpc_port)
+            line = arguments(manifest, where, port, grpc_port)
             log = self.folder / f"server-{position}.log"
-            self.processes.append(start_server(arguments(manifest, where, port), self.environment, port, log))
-        return f"started {replicas} server process{'es' if replicas != 1 else ''}"
+            self.processes.append(start_server(line, self.environment, port, log))
+        return f"started {self.replicas} server process{'es' if self.replicas != 1 else ''}"
 
     def _write_configuration(self, where: Mounts) -> None:
         config = local_config(self.children["ConfigMap"], where)
@@ -135,12 +146,22 @@ def require_free(port: int) -> None:
             ) from error
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_ports(count: int) -> int:
+    """Return the first of `count` neighbouring ports that nobody listens on.
+
+    Raises:
+        CommandError: none were found.
+
+    """
+    for _ in range(_ATTEMPTS):
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError, OverflowError):
+            first = 0
+            for position in range(count):
+                probe = held.enter_context(socket.socket())
+                probe.bind((LOOPBACK, first and first + position))
+                first = first or probe.getsockname()[1]
+            return first
+    raise CommandError(f"no {count} neighbouring ports are free; choose the first: --port PORT")
 
 
 def _container_status(process: ServerProcess) -> dict[str, Any]:

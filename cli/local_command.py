@@ -15,7 +15,7 @@ from mcp2026.api.conditions import ConditionType, Reason
 from mcp2026.cli.accelerators import gpu_environment
 from mcp2026.cli.errors import CommandError, ServerDiedError
 from mcp2026.cli.inference_check import TOLERANCE, check_inference
-from mcp2026.cli.local_cluster import LocalCluster, free_port, require_free
+from mcp2026.cli.local_cluster import LocalCluster, free_ports, require_free
 from mcp2026.cli.model_file import read_model
 from mcp2026.cli.pod_process import local_config, mounts
 from mcp2026.cli.printer_columns import model_table
@@ -42,7 +42,7 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: in
         )
     if model.spec.replicas == 0:
         raise CommandError("spec.replicas is 0: nothing would be served")
-    first_port = port or free_port()
+    first_port = port or free_ports(2 * model.spec.replicas)
     require_free(first_port)
     gpu, where = gpu_environment(model.spec.gpu.count)
     say(f"{model.name}: {model.spec.versions_column} from {file}")

@@ -55,10 +55,10 @@ def mounts(deployment: Manifest, config_folder: Path, claims: Mapping[str, Path]
     return Mounts(folders)
 
 
-def arguments(deployment: Manifest, where: Mounts, port: int) -> list[str]:
-    """Return the runtime container's arguments, changed to listen on `port` of the loopback interface."""
+def arguments(deployment: Manifest, where: Mounts, port: int, grpc_port: int) -> list[str]:
+    """Return the runtime container's arguments, changed to listen on these ports of loopback alone."""
     given = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    replaced = {"--port": str(port), "--host": LOOPBACK}
+    replaced = {"--port": str(port), "--grpc-port": str(grpc_port), "--host": LOOPBACK}
     return [
         replaced.get(before, where.local(argument))
         for before, argument in zip(["", *given], given, strict=False)

@@ -19,7 +19,7 @@ from mcp2026.runtime.execution.cpu_quota import usable_cpus
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
 from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, create_shared_memory
-from mcp2026.runtime.model.onnx_file import check_onnx_file
+from mcp2026.runtime.model.sessions import values_of
 from mcp2026.runtime.model.sources import initial_models, model_to_load
 from mcp2026.runtime.process.addresses import Addresses, Listeners
 from mcp2026.runtime.process.change_rounds import ChangeRounds, Served
@@ -95,7 +95,7 @@ class Supervisor:
         settings = self._settings
         models = initial_models(settings)
         for version in (version for model in models for version in model.versions):
-            check_onnx_file(version.path)
+            values_of(version.path)
         self._addresses = Addresses(settings)
         self._table = create_shared_memory(block_sizes(settings.workers))
         self._metrics = RuntimeMetrics(self._table, settings.workers, settings.workers)

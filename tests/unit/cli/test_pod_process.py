@@ -25,12 +25,13 @@ CLAIMS = {"models": Path("/data/one"), "models-2": Path("/data/two")}
 CONFIG_FOLDER = Path("/private")
 
 
-def test_the_arguments_are_the_pods_with_local_paths_port_and_address() -> None:
+def test_the_arguments_are_the_pods_with_local_paths_ports_and_address() -> None:
     where = mounts(DEPLOYMENT, CONFIG_FOLDER, CLAIMS)
-    assert arguments(DEPLOYMENT, where, 9000) == [
+    assert arguments(DEPLOYMENT, where, 9000, 9010) == [
         *("--serving-config", "/private/serving.json"),
         *("--host", "127.0.0.1"),
         *("--port", "9000"),
+        *("--grpc-port", "9010"),
         *("--workers", "3"),
         *("--lame-duck-seconds", "0"),
         *("--log-format", "text"),

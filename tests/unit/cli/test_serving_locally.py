@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mcp2026.cli.errors import CommandError
+from mcp2026.cli.local_cluster import free_ports
+from mcp2026.runtime.model.ir.writing import Origin, describe_source, write_ir_file
 from tools.models.catalogue import generate
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -91,6 +94,25 @@ def test_a_checked_inference_agrees_with_onnx_runtime(tmp_path: Path, models: Pa
     assert servers(tmp_path) == []
 
 
+def test_the_example_with_tenants_is_served_and_answers(tmp_path: Path, models: Path) -> None:
+    file = EXAMPLES / "shared.yaml"
+    ended = run(tmp_path, "local", "-f", str(file), "--volume", f"models={models}", "--port", "0", "--check")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("max difference from ONNX Runtime alone") == 1
+
+
+def test_a_file_in_our_own_format_is_served_and_answers(tmp_path: Path, models: Path) -> None:
+    origin = Origin(models / "mlp.onnx", describe_source(models / "mlp.onnx"), "shared", "none", None)
+    write_ir_file(origin, tmp_path / "mlp.mcpir", lambda done, total: None, replace=False)
+    version = {"versionId": "v1", "uri": "pvc://models/mlp.mcpir", "format": "IR"}
+    file = model_file(tmp_path, versions=[version])
+    ended = run(
+        tmp_path, "local", "-f", str(file), "--volume", f"models={tmp_path}", "--port", "0", "--check"
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("max difference from ONNX Runtime alone") == 1
+
+
 @pytest.fixture
 def serving(tmp_path: Path, models: Path) -> Iterator[subprocess.Popen[str]]:
     """Give a command at the moment when it is ready.
@@ -164,6 +186,30 @@ def test_a_busy_port_is_refused_with_another_one_to_try(tmp_path: Path, models: 
     assert f"mcp2026: port {port} cannot be used: Address already in use; choose another one" in ended.stderr
 
 
+def test_with_a_port_of_its_own_the_ports_for_grpc_follow_those_of_all_replicas(
+    tmp_path: Path, models: Path
+) -> None:
+    first = free_ports(4)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", first + 3))
+        taken.listen()
+        file = model_file(tmp_path, replicas=2)
+        ended = run(tmp_path, "local", "-f", str(file), "--volume", f"models={models}", "--port", str(first))
+    assert ended.returncode == 1
+    assert f"service mlp: 127.0.0.1:{first}, gRPC 127.0.0.1:{first + 2}" in ended.stdout
+    assert f"mcp2026: port {first + 3} cannot be used" in ended.stderr
+    assert servers(tmp_path) == []
+
+
+def test_neighbouring_ports_are_found_or_refused() -> None:
+    first = free_ports(3)
+    for port in range(first, first + 3):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+    with pytest.raises(CommandError, match="--port PORT"):
+        free_ports(70_000)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -231,7 +277,6 @@ def test_another_file_is_refused(tmp_path: Path, content: str | bytes, said: str
 
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "bad").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_bad_example_is_refused_by_the_local_command_too(path: Path) -> None:
-    from mcp2026.cli.errors import CommandError
     from mcp2026.cli.model_file import read_model
 
     with pytest.raises(CommandError, match="; allowed: "):
