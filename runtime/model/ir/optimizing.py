@@ -43,6 +43,6 @@ def optimized(model: Path, folder: Path) -> Iterator[Path]:
         except Exception as error:  # ONNX Runtime's exception classes share no base but this
             said = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
             raise ModelLoadError(
-                str(model), said, "Export it again, or convert it as it is: --no-optimize"
+                str(model), f"it cannot be optimized: {said}", "Convert it as it is: --no-optimize"
             ) from error
         yield target

@@ -72,8 +72,35 @@ def describe_source(model: Path) -> Source:
         ) from error
 
 
-def write_ir_file(origin: Origin, output: Path, progress: Progress, *, replace: bool) -> Manifest:
+def constant_bytes(model: Path) -> int:
+    """Return the bytes of all constants of an ONNX file, those in other files included.
+
+    Raises:
+        ModelLoadError: it is none.
+
+    """
+    total = 0
+
+    def count(constant: Constant) -> None:
+        nonlocal total
+        total += constant.byte_size or 0
+
+    with _onnx_errors(model):
+        exchange_tensors(mapped(str(model)), count)
+    return total
+
+
+def write_ir_file(
+    origin: Origin,
+    output: Path,
+    progress: Progress,
+    *,
+    replace: bool,
+    accept: Callable[[Path], None] = lambda _: None,
+) -> Manifest:
     """Write `output`, whole or not at all. Weights are copied in pieces, they are never in memory together.
+
+    `accept` is given the complete file before it gets its name, and raises if it must not.
 
     Raises:
         ModelLoadError: the model cannot be read, or has what the format cannot hold.
@@ -82,16 +109,21 @@ def write_ir_file(origin: Origin, output: Path, progress: Progress, *, replace: 
     """
     if not replace and output.exists():
         raise WriteError(f"{output} is there already")
-    try:
-        check_onnx_file(str(origin.model))
+    with _onnx_errors(origin.model):
         plan = _plan(origin, mapped(str(origin.model)))
-    except WireError as error:
-        raise ModelLoadError(
-            str(origin.model), f"it is not an ONNX model ({error})", "Export it again"
-        ) from error
-
-    with _whole_or_nothing(output, replace=replace) as target:
+    with _whole_or_nothing(output, accept, replace=replace) as target:
         return _write(origin, plan, target, progress)
+
+
+@contextmanager
+def _onnx_errors(model: Path) -> Iterator[None]:
+    check_onnx_file(str(model))
+    try:
+        yield
+    except WireError as error:
+        raise ModelLoadError(str(model), f"it is not an ONNX model ({error})", "Export it again") from error
+    except OSError as error:
+        raise ModelLoadError(str(model), str(error.strerror), "Make it readable for this user") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +198,7 @@ def _outside(model: Path, constant: Constant) -> tuple[Path, int]:
     size = constant.byte_size
     try:
         begin = int(constant.external.get("offset") or 0)
-        length = int(constant.external.get("length") or -1 if size is None else size)
+        length = int(constant.external.get("length") or size or 0)
         available = file.stat().st_size
     except ValueError as error:
         raise ModelLoadError(
@@ -245,7 +277,7 @@ def _chunks(piece: _Piece) -> Iterator[bytes]:
 
 
 @contextmanager
-def _whole_or_nothing(output: Path, *, replace: bool) -> Iterator[BinaryIO]:
+def _whole_or_nothing(output: Path, accept: Callable[[Path], None], *, replace: bool) -> Iterator[BinaryIO]:
     """Give a file that becomes `output` when the block ends well, and vanishes when it does not."""
     partial = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
@@ -255,6 +287,7 @@ def _whole_or_nothing(output: Path, *, replace: bool) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+            accept(partial)
             _publish(partial, output, replace=replace)
         finally:
             with suppress(FileNotFoundError):
