@@ -13,9 +13,11 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from mcp2026.api.serving import Priorities, QueuePolicy, Tenant, decode_serving_config
 from tests.cluster.test_crds import install_crds
 from tests.loopback import free_port, http_get, kubeconfig_for
 from tools.cluster.cluster import Cluster
@@ -184,7 +186,7 @@ DRIFT = [
         "service",
         "drifted",
         {"spec": {"ports": [{"name": "http", "port": 8080, "targetPort": "wrong"}]}},
-        lambda child: child["spec"]["ports"][0]["targetPort"] == "http",
+        lambda child: [port["targetPort"] for port in child["spec"]["ports"]] == ["http", "grpc"],
     ),
     (
         "configmap",
@@ -221,6 +223,44 @@ def test_an_edit_reaches_configuration_and_pods_and_is_observed(operator: Operat
     assert (document["batching"]["maxBatchSize"], document["revision"]) == (16, 2)
     after = operator.get("deployment", "edited")["spec"]["template"]["metadata"]["annotations"][revision]
     assert after != before
+
+
+def test_quality_of_service_reaches_the_pods(operator: Operator) -> None:
+    queue = {"maxRows": 256, "maxTimeoutMs": 1000}
+    tenants = [{"tenantId": "acme", "weight": 3}, {"tenantId": "beta"}]
+    operator.apply("fair", qos={"tenants": tenants, "priorities": {"queues": {"1": queue}}})
+    operator.wait_for_child("deployment", "fair")
+    document = operator.get("configmap", config("fair"))["data"]["serving.json"].encode()
+    written = decode_serving_config(document)
+    assert written.tenants == (Tenant("acme", 3), Tenant("beta", 1))
+    assert written.priorities.queues == {1: QueuePolicy(max_rows=256, max_timeout_ms=1000.0)}
+    revision = "mcp2026.io/serving-revision"
+
+    def annotation() -> str:
+        template = operator.get("deployment", "fair")["spec"]["template"]
+        return str(template["metadata"]["annotations"][revision])
+
+    before = annotation()
+    operator.patch_spec("fair", qos={"priorities": {"queues": {"1": None}}})
+    operator.cluster.wait_for("a new revision", lambda: annotation() != before, 30)
+    document = operator.get("configmap", config("fair"))["data"]["serving.json"].encode()
+    assert decode_serving_config(document) == msgspec.structs.replace(
+        written, priorities=Priorities(), revision=2
+    )
+
+
+def test_the_service_says_that_grpc_is_http2_without_tls(operator: Operator) -> None:
+    operator.apply("spoken")
+    ports = operator.wait_for_child("service", "spoken")["spec"]["ports"]
+    assert [(port["name"], port["port"], port.get("appProtocol")) for port in ports] == [
+        ("http", 8080, None),
+        ("grpc", 8081, "kubernetes.io/h2c"),
+    ]
+    container = operator.wait_for_child("deployment", "spoken")["spec"]["template"]["spec"]["containers"][0]
+    assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
+        "http": 8080,
+        "grpc": 8081,
+    }
 
 
 def test_kubectl_scale_reaches_the_deployment_and_starts_no_rollout(operator: Operator) -> None:
