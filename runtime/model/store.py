@@ -1,6 +1,6 @@
 """The models of this process, by name. A change swaps one entry; a request keeps the version it was given."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from mcp2026.runtime.errors import ErrorCode, RequestError
@@ -22,7 +22,9 @@ class IndexEntry(NamedTuple):
 class ModelStore:
     """Which models are served, and which are known but not served, with the reason."""
 
-    def __init__(self) -> None:
+    def __init__(self, repository_names: Callable[[], Iterable[str]] = tuple) -> None:
+        """Know of the models that `repository_names` returns besides those that are served."""
+        self._repository_names = repository_names
         self._served: dict[str, ServedModel] = {}
         self._absent: dict[str, IndexEntry] = {}
 
@@ -36,16 +38,10 @@ class ModelStore:
         self._absent[name] = IndexEntry(name, "", "UNAVAILABLE", reason)
         return self._served.pop(name, None)
 
-    def expect(self, names: Iterable[str], state: State, reason: str = "") -> None:
-        """Note models that are known and not served yet."""
+    def expect(self, names: Iterable[str]) -> None:
+        """Note models that are being loaded at the start."""
         for name in names:
-            if name not in self._served:
-                self._absent[name] = IndexEntry(name, "", state, reason)
-
-    def forget_absent(self, known: Iterable[str]) -> None:
-        """Forget models that are neither served nor among `known` any more."""
-        keep = set(known)
-        self._absent = {name: entry for name, entry in self._absent.items() if name in keep}
+            self._absent[name] = IndexEntry(name, "", "LOADING", "")
 
     def models(self) -> tuple[ServedModel, ...]:
         """Return all models that are served."""
@@ -109,10 +105,21 @@ class ModelStore:
         return model is not None and (version_id is None or version_id in model.versions)
 
     def index(self) -> tuple[IndexEntry, ...]:
-        """Return every known model, each served version on a line of its own."""
+        """Return every known model, each served version on a line of its own.
+
+        Raises:
+            ModelLoadError: the repository cannot be read.
+
+        """
         served = [
             IndexEntry(model.name, version_id, "READY", "")
             for model in self._served.values()
             for version_id in model.versions
         ]
-        return tuple(sorted([*served, *self._absent.values()]))
+        in_repository = set(self._repository_names())
+        gone = [
+            entry for name, entry in self._absent.items() if name in in_repository or entry.state == "LOADING"
+        ]
+        unknown = in_repository - self._served.keys() - self._absent.keys()
+        never = [IndexEntry(name, "", "UNAVAILABLE", "") for name in unknown]
+        return tuple(sorted([*served, *gone, *never]))

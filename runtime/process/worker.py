@@ -24,6 +24,7 @@ from mcp2026.runtime.inference import InferenceService
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.loaded import ServedModel
 from mcp2026.runtime.model.loading import load_model
+from mcp2026.runtime.model.sources import repository_names
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.process.change_steps import ChangeSteps
 from mcp2026.runtime.process.control import (
@@ -42,12 +43,22 @@ from mcp2026.runtime.process.control import (
 )
 from mcp2026.runtime.process.sockets import BACKLOG
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
-from mcp2026.runtime.protocol.listener import connection_factory
+from mcp2026.runtime.protocol.grpc.health import SERVICE as HEALTH
+from mcp2026.runtime.protocol.grpc.health import HealthService
+from mcp2026.runtime.protocol.grpc.router import GrpcRouter
+from mcp2026.runtime.protocol.http_site import HttpSite
+from mcp2026.runtime.protocol.listener import connection_factory, grpc_connection_factory
+from mcp2026.runtime.protocol.open_inference.administration import Administration
+from mcp2026.runtime.protocol.open_inference.grpc_service import SERVICE, OpenInferenceService
+from mcp2026.runtime.protocol.open_inference.http_api import OpenInferenceApi
+from mcp2026.runtime.protocol.open_inference.requests import Limits
 from mcp2026.runtime.protocol.rest import RestApi
 from mcp2026.runtime.settings import MIB
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
+
+OPEN_INFERENCE = SERVICE.strip("/")
 
 IN_FLIGHT_GRACE = 0.05
 """After the listeners are closed: time for bytes that clients have sent already, in s."""
@@ -67,7 +78,7 @@ class Worker:
         self._metrics = metrics = RuntimeMetrics(start.metrics, settings.workers, start.slot)
         metrics.reset_gauges()
         self._health = Health()
-        self._store = ModelStore()
+        self._store = ModelStore(lambda: repository_names(settings))
         self._regions = SharedMemoryRegions()
         max_timeout_ns = int(settings.request_timeout * 1e9)
         self._service = InferenceService(
@@ -76,8 +87,16 @@ class Worker:
         self._steps = ChangeSteps(
             self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)
         )
-        self._api = RestApi(
-            self._health, metrics, self._store, self._service, int(settings.request_timeout * 1e9)
+        administration = Administration(self._store, metrics, self._regions, self._steps.request)
+        limits = Limits(max_timeout_ns, settings.max_body_bytes)
+        shared = (self._health, metrics, self._service, self._store, self._regions, administration, limits)
+        rest = RestApi(self._health, metrics, self._store, self._service, max_timeout_ns)
+        self._site = HttpSite(rest, OpenInferenceApi(*shared))
+        self._grpc = GrpcRouter(
+            {
+                OPEN_INFERENCE: OpenInferenceService(*shared),
+                HEALTH: HealthService(self._health, [OPEN_INFERENCE]),
+            }
         )
         self._connections = Connections(loop, metrics.connections)
         self._servers: list[asyncio.Server] = []
@@ -114,7 +133,7 @@ class Worker:
         return load_model(config, settings.threads or 1, settings.provider, self._metrics.version)
 
     async def _load(self) -> bool:
-        self._store.expect((config.model for config in self._start.models), "LOADING")
+        self._store.expect(config.model for config in self._start.models)
         try:
             for config in self._start.models:
                 model = await self._loop.run_in_executor(None, self._load_model, config)
@@ -137,9 +156,13 @@ class Worker:
 
     async def _listen(self) -> None:
         limits = ConnectionLimits(max_body_bytes=self._settings.max_body_bytes)
-        factory = connection_factory(self._api, limits, self._connections, self._loop)
+        watched = (limits, self._connections, self._loop)
+        http = connection_factory(self._site, *watched)
         for descriptor in self._start.http:
-            await self._serve(factory, descriptor)
+            await self._serve(http, descriptor)
+        grpc = grpc_connection_factory(self._grpc, *watched)
+        for descriptor in self._start.grpc:
+            await self._serve(grpc, descriptor)
 
     async def _serve(self, factory: Callable[[], asyncio.Protocol], descriptor: int) -> None:
         listener = socket.socket(fileno=descriptor)

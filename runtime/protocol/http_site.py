@@ -1,0 +1,45 @@
+"""Everything that one HTTP port serves: the Open Inference Protocol below /v2, our own API elsewhere."""
+
+from typing import Protocol
+
+from mcp2026.runtime.protocol.exchange import Application, Cancel, RequestHead, Respond, Response
+
+
+class Mounted(Protocol):
+    """An API that has some paths for itself."""
+
+    def serves(self, path: str) -> bool:
+        """Return whether `path` is one of them."""
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Return a refusal that does not need the body, or None to go on reading."""
+
+    def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
+        """Start serving a whole request. Never raises."""
+
+
+class HttpSite:
+    """An application with another API mounted in it."""
+
+    def __init__(self, own: Application, mounted: Mounted) -> None:
+        self._own = own
+        self._mounted = mounted
+
+    @property
+    def closing(self) -> bool:
+        """Connections should end with their next response."""
+        return self._own.closing
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Let the API that the path belongs to decide."""
+        api = self._mounted if self._mounted.serves(head.path) else self._own
+        return api.admit(head)
+
+    def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
+        """Let the API that the path belongs to serve the request."""
+        api = self._mounted if self._mounted.serves(head.path) else self._own
+        return api.begin(head, body, respond)
+
+    def protocol_error(self, status: int, message: str) -> Response:
+        """Return the response for a request that the protocol itself refuses."""
+        return self._own.protocol_error(status, message)
