@@ -261,7 +261,8 @@ def _encode_output(
         datatype = "BYTES"
     document: dict[str, Any] = {"name": name, "datatype": datatype, "shape": array.shape}
     if wanted.part is not None:
-        document["parameters"] = to_region(wanted, to_wire(datatype, array))
+        # Without parameters: Triton's C++ client takes any for those of binary data.
+        to_region(wanted, to_wire(datatype, array))
         return document, []
     if wanted.binary:
         parts = to_wire(datatype, array)
