@@ -1,4 +1,4 @@
-"""Builds the Go programs that a cluster consists of, each only when it is asked for.
+"""Builds the Go programs that a cluster consists of, and others for tests, each only when it is asked for.
 
 A program lies in the cache under the hash of all that decides its content (module files, flags), so a
 version change builds anew and a second run starts at once.
@@ -66,6 +66,7 @@ PROGRAMS: dict[str, Program] = {
         "sigs.k8s.io/kwok",
         ("sigs.k8s.io/kwok/pkg/consts.Version",),
     ),
+    "h2spec": Program("h2spec", "h2spec", "github.com/summerwind/h2spec/cmd/h2spec", ""),
     "pause": Program("pause", "pause", ".", ""),
 }
 """Every program that can be built, by name."""
