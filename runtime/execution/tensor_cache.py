@@ -25,6 +25,10 @@ IDLE_BYTES = 512 * 1024 * 1024
 """Most memory that unused arenas may keep; the lane that was idle longest gives way."""
 
 
+_Parts = tuple[Any, list[Array], list[Array] | None]
+"""A binding, and the inputs and outputs that it is of."""
+
+
 class Bound:
     """Buffers of exactly one number of rows, bound to the session."""
 
@@ -72,29 +76,31 @@ class Arena:
         self.used = False
         """It held a batch before."""
         self._whole = capacity is None
-        self._bound: dict[int, Bound] = {}
+        self._parts: dict[int, _Parts] = {}
+        """Per number of rows. Not `Bound` itself, which holds the arena: the session that both hold would
+        outlive its model until the collector of cycles comes."""
         self.nbytes = sum(buffer.nbytes for buffer in (*self._inputs, *(self._outputs or ())))
 
     def bound(self, rows: int) -> Bound:
         """Return the buffers' first `rows` rows, bound; made once per number of rows."""
-        bound = self._bound.get(rows)
-        if bound is None:
-            bound = self._bound[rows] = self._bind(rows)
-        return bound
+        parts = self._parts.get(rows)
+        if parts is None:
+            parts = self._parts[rows] = self._bind(rows)
+        return Bound(self, *parts)
 
-    def _bind(self, rows: int) -> Bound:
+    def _bind(self, rows: int) -> _Parts:
         binding = self._session.io_binding()
         inputs = [buffer if self._whole else buffer[:rows] for buffer in self._inputs]
         for spec, buffer in zip(self._signature.inputs, inputs, strict=True):
-            binding.bind_ortvalue_input(spec.name, _value_over(spec, buffer))
+            binding.bind_ortvalue_input(spec.name, value_over(spec, buffer))
         outputs: list[Array] | None = None
         if self._outputs is not None:
             outputs = [buffer if self._whole else buffer[:rows] for buffer in self._outputs]
             for spec, buffer in zip(self._signature.outputs, outputs, strict=True):
-                binding.bind_ortvalue_output(spec.name, _value_over(spec, buffer))
+                binding.bind_ortvalue_output(spec.name, value_over(spec, buffer))
         else:
             self.bind_outputs(binding)
-        return Bound(self, binding, inputs, outputs)
+        return binding, inputs, outputs
 
     def bind_outputs(self, binding: Any) -> None:
         """Let ONNX Runtime allocate the outputs of the next run."""
@@ -106,12 +112,12 @@ class Arena:
         if all(spec.datatype != "BF16" for spec in self._signature.outputs):
             return list(binding.copy_outputs_to_cpu())
         return [
-            _bits(value) if spec.datatype == "BF16" else value.numpy()
+            bits_of(value) if spec.datatype == "BF16" else value.numpy()
             for spec, value in zip(self._signature.outputs, binding.get_outputs(), strict=True)
         ]
 
 
-def _value_over(spec: TensorSpec, buffer: Array) -> Any:
+def value_over(spec: TensorSpec, buffer: Array) -> Any:
     """Return an ONNX Runtime value that is the memory of `buffer`."""
     from onnxruntime import OrtValue
 
@@ -120,7 +126,7 @@ def _value_over(spec: TensorSpec, buffer: Array) -> Any:
     return OrtValue.ortvalue_from_numpy(buffer)
 
 
-def _bits(value: Any) -> Array:
+def bits_of(value: Any) -> Array:
     """Copy 16-bit elements out of a value in CPU memory, for which numpy has no type."""
     shape = tuple(value.shape())
     return np.frombuffer(ctypes.string_at(value.data_ptr(), 2 * math.prod(shape)), np.uint16).reshape(shape)

@@ -1,21 +1,16 @@
 """The first runs of a session, which warm it and find out how it may be run. See docs/decisions/0012."""
 
-import ctypes
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mcp2026.runtime.execution.tensor_cache import Array
+from mcp2026.runtime.execution.tensor_cache import Array, bits_of, value_over
 from mcp2026.runtime.model.sessions import first_line
 from mcp2026.runtime.model.signature import STRING, Signature, TensorSpec, outputs_can_be_bound
 
 log = logging.getLogger(__name__)
-
-_BFLOAT16 = 16
-"""`TensorProto.DataType` of ONNX."""
 
 
 def probe(
@@ -73,18 +68,10 @@ def run(
     """Run the session once and return its outputs as arrays of this runtime (BF16 as bits)."""
     if not any(spec.datatype == "BF16" for spec in (*inputs, *outputs)):
         return list(session.run(None, dict(arrays)))
-    from onnxruntime import OrtValue
-
-    values = {}
-    for spec in inputs:
-        array = np.ascontiguousarray(arrays[spec.name])
-        if spec.datatype == "BF16":
-            values[spec.name] = OrtValue.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16)
-        else:
-            values[spec.name] = OrtValue.ortvalue_from_numpy(array)
+    values = {spec.name: value_over(spec, np.ascontiguousarray(arrays[spec.name])) for spec in inputs}
     answer = session.run_with_ort_values(None, values)
     return [
-        _bits(value) if spec.datatype == "BF16" else value.numpy()
+        bits_of(value) if spec.datatype == "BF16" else value.numpy()
         for spec, value in zip(outputs, answer, strict=True)
     ]
 
@@ -114,10 +101,3 @@ def _sample(spec: TensorSpec, rows: int, random: np.random.Generator) -> Array:
     if spec.dtype.kind == "f":
         return random.standard_normal(shape).astype(spec.dtype)
     return random.integers(0, 2, shape).astype(spec.dtype)
-
-
-def _bits(value: Any) -> Array:
-    """Copy the 16-bit elements of a value in CPU memory, for which numpy has no type."""
-    shape = tuple(value.shape())
-    content = ctypes.string_at(value.data_ptr(), 2 * math.prod(shape))
-    return np.frombuffer(content, np.uint16).reshape(shape)
