@@ -60,10 +60,11 @@ class Server:
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
-        self.port = 0
+        self.port = self.grpc_port = 0
         if wait:
-            url = self.wait_for_log(lambda line: "url" in line)["url"]
-            self.port = int(url.rsplit(":", 1)[1])
+            told = self.wait_for_log(lambda line: "url" in line)
+            self.port = int(told["url"].rsplit(":", 1)[1])
+            self.grpc_port = int(told.get("grpc_url", ":0").rsplit(":", 1)[1])
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None
