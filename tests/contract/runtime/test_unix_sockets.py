@@ -76,7 +76,9 @@ def test_a_server_that_was_killed_leaves_nothing_in_the_way(
     server.process.kill()
     server.process.wait()
     assert paths[1].exists()
-    server.wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "workers end")
+    server.wait_until(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "exit of the workers"
+    )
     start("add", "--grpc-unix-socket", str(paths[1]))
     channel = grpc.insecure_channel(f"unix:{paths[1]}")
     grpc.channel_ready_future(channel).result(timeout=60)
