@@ -61,7 +61,7 @@ class TensorSpec:
     @cached_property
     def dtype_name(self) -> str:
         """The type as it is shown to users. (numpy works it out anew each time, at 7 µs.)"""
-        return self.dtype.name
+        return {"BF16": "bfloat16", "BYTES": "string"}.get(self.datatype) or self.dtype.name
 
     @property
     def wire_shape(self) -> list[int]:

@@ -1,13 +1,15 @@
 """JSON bodies: bytes to tensors and back.
 
 Numbers are decoded by msgspec straight into lists of the input's type, so `true`, `"1"`, a nested list
-and a missing value are all refused with their place in the document. Answers hold every float with as many
-digits as bring back the same float32.
+and a missing value are all refused with their place in the document. Requests in the usual form, in a shape
+that was served before, take a shorter way (`json_form.py`); what that does not take is read again from the
+beginning, so there is one place that says what is wrong.
 """
 
-import math
 import re
-from typing import Any, NamedTuple
+import struct
+import weakref
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,8 +17,11 @@ import numpy as np
 from mcp2026.runtime.errors import RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel, rows_of_a_run
-from mcp2026.runtime.model.signature import TensorSpec, check_shape, count_rows
+from mcp2026.runtime.model.signature import STRING, TensorSpec, check_shape, count_rows
 from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.protocol.json_form import DECODERS, Decode, UsualForm, numbers
+from mcp2026.runtime.protocol.open_inference.datatypes import bf16_from_fp32, fp32_from_bf16
+from mcp2026.runtime.protocol.open_inference.json_data import to_json
 
 _RAW_EMPTY = msgspec.Raw()
 _MAX_DIMENSIONS = 64
@@ -44,11 +49,12 @@ class InferBody(msgspec.Struct, forbid_unknown_fields=True):
     """Returned unchanged."""
 
 
-class InferRequest(NamedTuple):
+class InferRequest(msgspec.Struct, frozen=True, gc=False):
     """A request that fits the model."""
 
     model: ServedModel
     version: LoadedVersion
+    form: UsualForm
     inputs: tuple[Array, ...]
     rows: int
     outputs: tuple[int, ...]
@@ -65,61 +71,128 @@ _LISTS: dict[str, msgspec.json.Decoder[Any]] = {
     "i": msgspec.json.Decoder(list[int]),
     "u": msgspec.json.Decoder(list[int]),
     "b": msgspec.json.Decoder(list[bool]),
+    "O": msgspec.json.Decoder(list[str]),
 }
-_KINDS = {"f": "finite numbers", "i": "whole numbers", "u": "whole numbers from 0", "b": "true and false"}
+_KINDS = {
+    "f": "finite numbers",
+    "i": "whole numbers",
+    "u": "whole numbers from 0",
+    "b": "true and false",
+    "O": "strings",
+}
 
 
-def decode_infer(body: bytes, store: ModelStore, max_timeout_ns: int) -> InferRequest:
-    """Return the request in `body`, checked against the version that it will run on.
+class JsonCodec:
+    """Reads requests for the models of one process, and writes their answers."""
 
-    Raises:
-        RequestError: the body is not JSON, lacks something, or does not fit the model.
+    def __init__(self, store: ModelStore, max_timeout_ns: int) -> None:
+        self._store = store
+        self._max_timeout_ns = max_timeout_ns
+        self._forms: dict[int, UsualForm] = {}
+        """By the identity of the version, while it lives."""
+        self._decode: Decode = DECODERS["f"]
+        """For the kind of elements that came last."""
 
-    """
+    def decode(self, body: bytes) -> InferRequest:
+        """Return the request in `body`, checked against the version that it will run on.
+
+        Raises:
+            RequestError: the body is not JSON, lacks something, or does not fit the model.
+
+        """
+        try:
+            usual = self._decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            document = _parse(body)
+            model = self._store.only(document.model)
+            version = model.version(document.version_id)
+            return self._fit(document, model, version, self._form(model, version))
+        model = self._store.only(usual.model)
+        version = model.version(usual.version_id)
+        form = self._forms.get(id(version))
+        if form is None or form.config is not model.config:
+            form = self._form(model, version)
+        values, shape = usual.input, usual.shape
+        known = form.known.get(shape)
+        if known is None or known.values != len(values) or form.decode is not self._decode:
+            return self._fit(_parse(body), model, version, form)
+        try:
+            memory = known.pack(*values)
+        except (OverflowError, struct.error):
+            return self._fit(_parse(body), model, version, form)
+        return InferRequest(
+            model,
+            version,
+            form,
+            (np.ndarray(shape, form.dtype, memory),),
+            known.rows,
+            form.all_outputs if usual.outputs is None else _outputs(usual.outputs, version.signature.outputs),
+            self._max_timeout_ns
+            if usual.timeout_ms is None
+            else _timeout(usual.timeout_ms, self._max_timeout_ns),
+            usual.id,
+            True,
+        )
+
+    def encode(self, request: InferRequest, outputs: list[Array]) -> bytes:
+        """Return the body of the answer."""
+        form = request.form
+        start = form.start
+        if request.id is not None:
+            start += b',"id":' + msgspec.json.encode(request.id)
+        specs = request.version.signature.outputs
+        if request.simple and len(request.outputs) == 1:
+            (index,) = request.outputs
+            array = outputs[index]
+            return b'%b,"output":%b%b' % (start, _data(specs[index], array), form.end(index, array.shape))
+        named = [
+            b'%b:{"data":%b%b'
+            % (
+                msgspec.json.encode(specs[index].name),
+                _data(specs[index], outputs[index]),
+                form.end(index, outputs[index].shape),
+            )
+            for index in request.outputs
+        ]
+        return b'%b,"outputs":{%b}}' % (start, b",".join(named))
+
+    def _form(self, model: ServedModel, version: LoadedVersion) -> UsualForm:
+        form = self._forms.get(id(version))
+        if form is None or form.config is not model.config:
+            if form is None:
+                weakref.finalize(version, self._forms.pop, id(version))
+            form = self._forms[id(version)] = UsualForm(version, model.config)
+        return form
+
+    def _fit(
+        self, document: InferBody, model: ServedModel, version: LoadedVersion, form: UsualForm
+    ) -> InferRequest:
+        """Check whatever `document` says against the version."""
+        signature = version.signature
+        simple = document.inputs is None
+        tensors = _tensors(document, signature.inputs)
+        arrays = tuple(
+            _array(spec, tensor, "" if simple else f"inputs.{spec.name}.")
+            for spec, tensor in zip(signature.inputs, tensors, strict=True)
+        )
+        rows = count_rows(signature, list(arrays), rows_of_a_run(model.config))
+        outputs = _outputs(document.outputs, signature.outputs)
+        timeout_ns = _timeout(document.timeout_ms, self._max_timeout_ns)
+        if simple and form.decode is not None:
+            form.learn(arrays[0].shape, arrays[0].size, rows)
+            self._decode = form.decode
+        return InferRequest(model, version, form, arrays, rows, outputs, timeout_ns, document.id, simple)
+
+
+def _parse(body: bytes) -> InferBody:
     try:
-        document = _BODY.decode(body)
+        return _BODY.decode(body)
     except msgspec.ValidationError as error:
         raise _misfit(error, "") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(body, error) from error
     except RecursionError as error:
         raise invalid("body", "is nested too deeply", "one JSON object") from error
-    model = store.only(document.model)
-    version = model.version(document.version_id)
-    signature = version.signature
-    simple = document.inputs is None
-    tensors = _tensors(document, signature.inputs)
-    arrays = [
-        _array(spec, tensor, "" if simple else f"inputs.{spec.name}.")
-        for spec, tensor in zip(signature.inputs, tensors, strict=True)
-    ]
-    rows = count_rows(signature, arrays, rows_of_a_run(model.config))
-    outputs = _outputs(document.outputs, signature.outputs)
-    timeout_ns = _timeout(document.timeout_ms, max_timeout_ns)
-    return InferRequest(model, version, tuple(arrays), rows, outputs, timeout_ns, document.id, simple)
-
-
-def encode_infer(request: InferRequest, outputs: list[Array]) -> bytes:
-    """Return the body of the answer."""
-    answer: dict[str, Any] = {"model": request.model.name, "version_id": request.version.version_id}
-    if request.id is not None:
-        answer["id"] = request.id
-    specs = request.version.signature.outputs
-    if request.simple and len(request.outputs) == 1:
-        array = outputs[request.outputs[0]]
-        answer["output"] = _values(array)
-        answer["shape"] = array.shape
-        answer["dtype"] = specs[request.outputs[0]].dtype_name
-    else:
-        answer["outputs"] = {
-            specs[index].name: {
-                "data": _values(outputs[index]),
-                "shape": outputs[index].shape,
-                "dtype": specs[index].dtype_name,
-            }
-            for index in request.outputs
-        }
-    return msgspec.json.encode(answer)
 
 
 def _tensors(document: InferBody, specs: tuple[TensorSpec, ...]) -> list[TensorBody]:
@@ -149,23 +222,35 @@ def _array(spec: TensorSpec, tensor: TensorBody, prefix: str) -> Array:
     field = f"{prefix}data" if prefix else "input"
     if len(tensor.shape) > _MAX_DIMENSIONS:
         raise invalid(f"{prefix}shape", f"has {len(tensor.shape)} dimensions", f"{len(spec.dims)} dimensions")
-    kind = spec.dtype.kind
+    kind = "f" if spec.datatype == "BF16" else spec.dtype.kind
     try:
         values = _LISTS[kind].decode(tensor.data)
     except msgspec.DecodeError as error:
         raise _misfit(error, field, f"a flat list of {_KINDS[kind]}") from error
     check_shape(spec, tensor.shape, len(values), f"{prefix}shape")
+    return _flat_array(spec, kind, values, field).reshape(tensor.shape)
+
+
+def _flat_array(spec: TensorSpec, kind: str, values: list[Any], field: str) -> Array:
+    if kind == "O":
+        strings = np.empty(len(values), STRING)
+        strings[:] = [value.encode() for value in values]
+        return strings
     try:
         with np.errstate(over="ignore"):
-            array = np.array(values, dtype=spec.dtype)
+            array = np.array(values, np.float32 if spec.datatype == "BF16" else spec.dtype)
     except OverflowError:
         limits = np.iinfo(spec.dtype)
         raise invalid(
             field, f"holds a number that {spec.dtype.name} cannot", f"{limits.min} to {limits.max}"
         ) from None
-    if kind == "f" and not np.isfinite(array).all():
-        raise invalid(field, f"holds a number too large for {spec.dtype.name}", "finite numbers")
-    return array.reshape(tensor.shape)
+    exact = array
+    if spec.datatype == "BF16":
+        array = bf16_from_fp32(exact)
+        exact = fp32_from_bf16(array)
+    if kind == "f" and not np.isfinite(exact).all():
+        raise invalid(field, f"holds a number too large for {spec.dtype_name}", "finite numbers")
+    return array
 
 
 def _outputs(names: list[str] | None, specs: tuple[TensorSpec, ...]) -> tuple[int, ...]:
@@ -190,19 +275,18 @@ def _timeout(timeout_ms: float | None, max_timeout_ns: int) -> int:
     return max(1, int(timeout_ns))
 
 
-def _values(array: Array) -> list[Any]:
-    """Return the values in row-major order; what JSON has no number for becomes a string, as in protobuf."""
-    flat = array.ravel()
-    values: list[Any] = flat.tolist()
-    if array.dtype.kind == "f" and not np.isfinite(flat).all():
-        return [value if math.isfinite(value) else _name(value) for value in values]
-    return values
+def _data(spec: TensorSpec, array: Array) -> bytes:
+    """Return the values of an output in row-major order.
 
+    Raises:
+        RequestError: a string of the output is not UTF-8, which JSON cannot carry.
 
-def _name(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
+    """
+    if spec.datatype == "BF16":
+        return numbers(fp32_from_bf16(array))
+    if spec.datatype == "BYTES":
+        return msgspec.json.encode(to_json(spec.datatype, array, spec.name))
+    return numbers(array)
 
 
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$")

@@ -15,7 +15,7 @@ from mcp2026.runtime.model.loaded import ServedModel, rows_of_a_run
 from mcp2026.runtime.model.signature import TensorSpec
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.protocol.exchange import JSON, Cancel, RequestHead, Respond, Response
-from mcp2026.runtime.protocol.json_codec import decode_infer, encode_infer
+from mcp2026.runtime.protocol.json_codec import InferRequest, JsonCodec
 from mcp2026.runtime.protocol.scheduling_labels import scheduling_labels
 
 log = logging.getLogger(__name__)
@@ -114,22 +114,19 @@ class RestApi(Observability):
         super().__init__(health, metrics)
         self._store = store
         self._service = service
-        self._max_timeout_ns = max_timeout_ns
+        self._codec = JsonCodec(store, max_timeout_ns)
         self._routes |= {INFER_PATH: {"POST": self._infer}, "/v1/models": {"GET": self._models}}
 
     def _infer(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         arrived_ns = time.monotonic_ns()
         try:
-            request = decode_infer(body, self._store, self._max_timeout_ns)
+            request = self._codec.decode(body)
             labels = scheduling_labels(head.headers, request.model.config)
         except RequestError as error:
             self._fail(error, respond)
             return None
 
-        def encode(outputs: list[Array]) -> Callable[[], None]:
-            response = Response(200, encode_infer(request, outputs))
-            return lambda: respond(response)
-
+        answer = _Answer(self._codec, request, respond)
         return self._service.submit(
             Call(
                 request.version,
@@ -137,8 +134,8 @@ class RestApi(Observability):
                 request.rows,
                 arrived_ns,
                 request.timeout_ns,
-                encode,
-                lambda error: respond(error_response(error)),
+                answer.encode,
+                answer.fail,
                 labels.priority,
                 labels.tenant,
             )
@@ -156,6 +153,27 @@ class RestApi(Observability):
     def _models(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         models = [_describe(model) for model in self._store.models()]
         respond(Response(200, msgspec.json.encode({"models": models})))
+
+
+class _Answer:
+    """What the data plane needs to answer one request."""
+
+    __slots__ = ("_codec", "_request", "_respond", "_response")
+
+    def __init__(self, codec: JsonCodec, request: InferRequest, respond: Respond) -> None:
+        self._codec = codec
+        self._request = request
+        self._respond = respond
+
+    def encode(self, outputs: list[Array]) -> Callable[[], None]:
+        self._response = Response(200, self._codec.encode(self._request, outputs))
+        return self._send
+
+    def fail(self, error: RequestError) -> None:
+        self._respond(error_response(error))
+
+    def _send(self) -> None:
+        self._respond(self._response)
 
 
 def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
@@ -194,4 +212,4 @@ def _describe(model: ServedModel) -> dict[str, object]:
 
 
 def _describe_tensor(spec: TensorSpec) -> dict[str, object]:
-    return {"name": spec.name, "dtype": spec.dtype.name, "shape": spec.wire_shape}
+    return {"name": spec.name, "dtype": spec.dtype_name, "shape": spec.wire_shape}
