@@ -1,20 +1,29 @@
 """The first bytes of a connection decide which protocol it speaks.
 
-HTTP/2 clients that know the server begin with a fixed preface. HTTP/2 is not served yet and is refused in
-words; this is the one place where it will be taken in beside HTTP/1.1.
+HTTP/2 clients that know the server begin with a fixed preface (RFC 9113 §3.4); all others speak HTTP/1.1. An
+offer to change to HTTP/2 (`Upgrade: h2c`) is ignored: RFC 9113 has given it up. The same factories serve TCP and
+Unix sockets.
 """
 
 import asyncio
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import cast
 
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
-from mcp2026.runtime.protocol.exchange import Application
+from mcp2026.runtime.protocol.exchange import Application, Cancel, RequestHead, Respond, Response
+from mcp2026.runtime.protocol.grpc.calls import GrpcCalls
+from mcp2026.runtime.protocol.grpc.service import GrpcService
 from mcp2026.runtime.protocol.http1 import Http1Connection
 from mcp2026.runtime.protocol.http1_head import KnownHeads
+from mcp2026.runtime.protocol.http2.connection import Http2Connection
 
 _HTTP2_START = b"PRI "
 """The preface's first bytes; no method of HTTP/1.1 begins so, though POST shares the first one."""
+_TEXT = b"text/plain; charset=utf-8"
+_GRPC_ONLY = b"this port speaks gRPC: HTTP/2 with prior knowledge, content-type application/grpc\n"
+
+_Begun = Http1Connection | Http2Connection
 
 
 def connection_factory(
@@ -22,15 +31,53 @@ def connection_factory(
     limits: ConnectionLimits,
     connections: Connections,
     loop: asyncio.AbstractEventLoop,
+    grpc: GrpcService | None = None,
 ) -> Callable[[], asyncio.Protocol]:
-    """Return what `create_server` calls for each new connection."""
+    """Return what `create_server` or `create_unix_server` calls for each new connection.
 
+    HTTP/1.1 and HTTP/2 lead to `application`; calls of the type application/grpc to `grpc`, if there is one.
+    """
+    calls = None if grpc is None else GrpcCalls(grpc, limits.max_body_bytes, loop)
     heads = KnownHeads(limits)
 
     def http1() -> Http1Connection:
         return Http1Connection(application, limits, connections, heads, loop)
 
-    return lambda: _FirstBytes(http1, limits, connections, loop)
+    def http2() -> Http2Connection:
+        return Http2Connection(application, limits, connections, loop, calls)
+
+    return lambda: _FirstBytes(http1, http2, limits, connections, loop)
+
+
+def grpc_connection_factory(
+    grpc: GrpcService,
+    limits: ConnectionLimits,
+    connections: Connections,
+    loop: asyncio.AbstractEventLoop,
+) -> Callable[[], asyncio.Protocol]:
+    """Return the factory of a port that speaks gRPC alone: other requests of either version get 415."""
+    return connection_factory(_NotGrpc(grpc), limits, connections, loop, grpc)
+
+
+class _NotGrpc:
+    """What a port for gRPC answers to everything else."""
+
+    def __init__(self, grpc: GrpcService) -> None:
+        self._grpc = grpc
+
+    @property
+    def closing(self) -> bool:
+        return self._grpc.closing
+
+    def admit(self, _head: RequestHead) -> Response | None:
+        return Response(415, _GRPC_ONLY, _TEXT)
+
+    def begin(self, _head: RequestHead, _body: bytes, respond: Respond) -> Cancel | None:
+        respond(Response(415, _GRPC_ONLY, _TEXT))
+        return None
+
+    def protocol_error(self, status: int, message: str) -> Response:
+        return Response(status, f"{HTTPStatus(status).phrase}: {message}\n".encode(), _TEXT)
 
 
 class _FirstBytes(asyncio.Protocol):
@@ -39,11 +86,13 @@ class _FirstBytes(asyncio.Protocol):
     def __init__(
         self,
         http1: Callable[[], Http1Connection],
+        http2: Callable[[], Http2Connection],
         limits: ConnectionLimits,
         connections: Connections,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._http1 = http1
+        self._http2 = http2
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._start = b""
@@ -60,14 +109,11 @@ class _FirstBytes(asyncio.Protocol):
         if len(self._start) < len(_HTTP2_START) and _HTTP2_START.startswith(self._start):
             return
         assert self._transport is not None
-        connection = self._http1()
+        connection: _Begun = self._http2() if self._start.startswith(_HTTP2_START) else self._http1()
         self._transport.set_protocol(connection)
         connection.connection_made(self._transport)
         self._connections.remove(self)
-        if self._start.startswith(_HTTP2_START):
-            connection.refuse(505, "HTTP/2 is not served here; use HTTP/1.1")
-        else:
-            connection.data_received(self._start)
+        connection.data_received(self._start)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Forget the connection."""

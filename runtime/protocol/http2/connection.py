@@ -210,7 +210,8 @@ class Http2Connection(asyncio.Protocol):
         began = stream.consumer.awaiting_since
         withheld = self.core.inbox.full and stream.receive_window <= 0
         if began is not None and not withheld:
-            deadline = min(stream.moved_at + limits.stall_seconds, began + limits.body_seconds)
+            patience = limits.linger_seconds if stream.unwanted else limits.stall_seconds
+            deadline = min(stream.moved_at + patience, began + limits.body_seconds)
         if stream.pending:
             deadline = min(deadline, stream.moved_at + limits.stall_seconds)
         return deadline

@@ -416,7 +416,7 @@ class Http2Core:
 
     def stop_receiving(self, stream: Stream) -> None:
         """Reset a stream, when its response is complete, if its body is not by then (RFC 9113 §8.1)."""
-        stream.unwanted = True
+        stream.reset_at_end = True
         if stream.remote_open and not stream.local_open:
             self.reset(stream, Http2Code.NO_ERROR)
 
@@ -429,7 +429,7 @@ class Http2Core:
         """The whole response has been written."""
         if not stream.remote_open:
             self.streams.pop(stream.id, None)
-        elif stream.unwanted:
+        elif stream.reset_at_end:
             self.reset(stream, Http2Code.NO_ERROR)
 
     def _drop(self, stream: Stream) -> None:

@@ -1,16 +1,11 @@
 """One HTTP request of a stream for the application, and its response."""
 
-from typing import Final
-
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application, Cancel, Response
 from mcp2026.runtime.protocol.http2 import header_encoder
 from mcp2026.runtime.protocol.http2.errors import HeadersTooLargeError, Http2Code
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
 from mcp2026.runtime.protocol.http2.stream import Stream
-
-_SMALL_BODY: Final = 64 * 1024
-"""A refused request's body up to this size is read and dropped; of a larger one the stream is reset."""
 
 
 class HttpExchange:
@@ -21,7 +16,6 @@ class HttpExchange:
         "_body",
         "_cancel",
         "_connections",
-        "_dropped",
         "_head_only",
         "_max_body",
         "_request",
@@ -44,21 +38,20 @@ class HttpExchange:
         self._stream = stream
         self._body: bytes | bytearray = b""
         self._cancel: Cancel | None = None
-        self._dropped = 0
         self._head_only = False
         self.responded = False
         if isinstance(request, HeadersTooLargeError):
-            self._refuse(application.protocol_error(431, str(request)), 0)
+            self._refuse(application.protocol_error(431, str(request)))
             return
         self._request = request
         self._head_only = request.head.method == "HEAD"
         length = request.content_length
         if length is not None and length > self._max_body:
-            self._refuse(self._too_large(), length)
+            self._refuse(self._too_large())
             return
         refusal = application.admit(request.head)
         if refusal is not None:
-            self._refuse(refusal, length or 0)
+            self._refuse(refusal)
         elif request.expects_continue and not ends:
             stream.inform(100)
 
@@ -70,7 +63,7 @@ class HttpExchange:
     def data(self, data: bytes) -> None:
         """Collect a piece of the body."""
         if self.responded:
-            self._drop(len(data))
+            self._stream.release(len(data))
         elif not self._body:
             self._body = data
             self._check_size()
@@ -126,20 +119,17 @@ class HttpExchange:
 
     def _check_size(self) -> None:
         if len(self._body) > self._max_body:
-            self._refuse(self._too_large(), _SMALL_BODY + 1)
+            self._refuse(self._too_large())
 
-    def _refuse(self, response: Response, length: int) -> None:
-        """Answer before the body is here; `length` of it is known."""
+    def _refuse(self, response: Response) -> None:
+        """Answer before the body is here.
+
+        What the client may send already is dropped. The stream is not reset at once: clients such as curl
+        fail if that happens while they send, and do not show the response.
+        """
         self._body = b""
+        self._stream.ignore_rest()
         self.respond(response)
-        if length > _SMALL_BODY:
-            self._stream.stop_receiving()
-
-    def _drop(self, size: int) -> None:
-        self._dropped += size
-        self._stream.release(size)
-        if self._dropped > _SMALL_BODY:
-            self._stream.stop_receiving()
 
     def _too_large(self) -> Response:
         message = f"the body is larger than {self._max_body} bytes"

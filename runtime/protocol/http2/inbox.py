@@ -52,7 +52,7 @@ class Inbox:
             )
         stream.held += size
         self._held += size
-        if stream.receive_window * 2 < stream.receive_target:
+        if stream.receive_window * 2 < stream.receive_target and not stream.unwanted:
             self._refill(stream)
 
     def release(self, stream: Stream, size: int) -> None:
@@ -72,7 +72,11 @@ class Inbox:
 
     def _refill_all(self) -> None:
         for stream in self._streams.values():
-            if stream.remote_open and stream.receive_window * 2 < stream.receive_target:
+            if (
+                stream.remote_open
+                and not stream.unwanted
+                and stream.receive_window * 2 < stream.receive_target
+            ):
                 self._refill(stream)
 
     def _refill(self, stream: Stream) -> None:

@@ -50,6 +50,7 @@ class Stream:
         "receive_target",
         "receive_window",
         "remote_open",
+        "reset_at_end",
         "send_window",
         "unwanted",
     )
@@ -63,7 +64,8 @@ class Stream:
         self.local_open = True
         self.consumer: Consumer = None  # type: ignore[assignment]  # set before anything is received
         self.unwanted = False
-        """The rest of the body is not needed."""
+        """The rest of the body is not needed: no more of it is granted."""
+        self.reset_at_end = False
         self.length_left: int | None = None
         """Of the body, if its length was said."""
         self.held = 0
@@ -106,8 +108,12 @@ class Stream:
         """End the stream in both directions; what waits is dropped."""
         self.core.reset(self, code)
 
+    def ignore_rest(self) -> None:
+        """Grant no more of the body: it is not needed, the response says all."""
+        self.unwanted = True
+
     def stop_receiving(self) -> None:
-        """Let the client know that the rest of its body is not needed: the response says all."""
+        """Reset the stream, when the response is complete, if the body is not by then (RFC 9113 §8.1)."""
         self.core.stop_receiving(self)
 
     def release(self, size: int) -> None:

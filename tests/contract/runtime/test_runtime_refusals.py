@@ -193,7 +193,6 @@ def read_all_until_head(client: socket.socket) -> bytes:
         pytest.param(
             b"GET / HTTP/1.1\r\nHost: t\r\n" + b"a: b\r\n" * 1_000 + b"\r\n", 431, id="endless headers"
         ),
-        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, id="HTTP/2"),
         pytest.param(
             b"POST /v1/infer HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
             400,

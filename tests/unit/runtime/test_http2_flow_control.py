@@ -1,4 +1,4 @@
-"""Windows in both directions: nothing is sent that the peer has not granted, and bodies need few round trips."""
+"""Windows in both directions: nothing is sent that was not granted, and bodies need few round trips."""
 
 from mcp2026.runtime.protocol.http2 import frames
 from mcp2026.runtime.protocol.http2.header_encoder import status
