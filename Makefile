@@ -1,4 +1,4 @@
-# The names here are the same in the README, in CI and in habit: setup models demo cluster-demo test check fmt lint type.
+# The names here are the same in the README, in CI and in habit: setup models demo cluster-demo test bench check fmt lint type.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 LINKED := api topology runtime device_plugin scheduler_extender operator cli crds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models demo cluster-demo test check fmt lint type links generate lock wheels clean
+.PHONY: help setup models demo cluster-demo test bench check fmt lint type links generate lock wheels clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ test: setup ## Run all tests; says which levels it leaves out, and how to get th
 	@$(BIN)/python -m tools.cluster prepare --level kwok $(if $(CI),--strict)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+bench: setup ## Compare with other servers side by side (about ten minutes); python -m bench --help for more
+	@$(BIN)/python -m bench install
+	@$(BIN)/python -m bench compare
+
 check: lint type test ## All that CI runs
 
 fmt: setup ## Format the code
@@ -50,6 +54,7 @@ lint: setup links ## Style, import layers, formatting
 type: setup links ## mypy, strict
 	@$(BIN)/mypy
 	@MYPYPATH=.:build/links $(BIN)/mypy -p tools
+	@MYPYPATH=.:build/links $(BIN)/mypy -p bench
 
 # mypy and the import linter do not follow an editable install that maps folders to package names.
 links:

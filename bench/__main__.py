@@ -1,0 +1,39 @@
+"""`python -m bench COMMAND`: compare, report, plot, latency, soak, tenants, idle, list, install."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from bench.commands import comparing, own_server, peers
+from bench.errors import BenchError
+from tools.cluster.errors import ClusterError
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    root = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Compare inference servers: same model, cores and client, in one run.",
+    )
+    commands = root.add_subparsers(metavar="COMMAND", required=True)
+    comparing.add_commands(commands)
+    own_server.add_commands(commands)
+    peers.add_commands(commands)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return 0, 1 if it failed or a bar was missed, 2 for a wrong command line."""
+    parsed = parser().parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except (BenchError, ClusterError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted; the same command goes on where it ended", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

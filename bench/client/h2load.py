@@ -1,0 +1,113 @@
+"""A closed loop by h2load: one client for HTTP/1.1, HTTP/2 and gRPC, over TCP and Unix sockets.
+
+It keeps a fixed number of requests on the way. It knows nothing of gRPC statuses, which come in trailers;
+an error there has no body, so missing bytes tell it.
+"""
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench.client.load import LoadResult, summarize
+from bench.errors import BenchError
+from bench.exchange import Exchange
+from bench.protocols import Protocol, connections_and_streams
+
+WARM_UP_S = 1
+ENDS_WITHIN_S = 90.0
+GRPC_PREFIX_BYTES = 5
+"""Compression flag and length before each message of gRPC."""
+_WINDOW_BITS = "30"
+"""Flow control windows that never hold an answer up."""
+
+_REQUESTS = re.compile(
+    r"^requests: (\d+) total, (\d+) started, (\d+) done, (\d+) succeeded, "
+    r"(\d+) failed, (\d+) errored, (\d+) timeout$",
+    re.MULTILINE,
+)
+_BODY_BYTES = re.compile(r"^traffic: .* headers \(space savings [^)]*\), \S+ \((\d+)\) data$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The counts that h2load prints at its end."""
+
+    done: int
+    failed: int
+    body_bytes: int
+
+
+def parse_summary(text: str) -> Summary:
+    """Read the counts from what h2load printed.
+
+    Raises:
+        BenchError: they are not there; h2load has failed.
+
+    """
+    requests, body = _REQUESTS.search(text), _BODY_BYTES.search(text)
+    if requests is None or body is None:
+        raise BenchError(f"h2load printed no result:\n{text[-2000:]}")
+    _total, _started, done, _succeeded, failed, errored, timed_out = map(int, requests.groups())
+    return Summary(done, failed + errored + timed_out, int(body[1]))
+
+
+def parse_log(text: str, summary: Summary, seconds: float, answer_bytes: int | None) -> LoadResult:
+    """Return the result from h2load's log: a line of start time, HTTP status and latency in µs per request.
+
+    `answer_bytes` is the size of a good answer's body if all have the same, as with gRPC; else None.
+    """
+    columns = np.array(text.split(), np.int64).reshape(-1, 3)
+    good = columns[:, 1] == 200
+    errors = int(np.count_nonzero(~good)) + summary.failed
+    if answer_bytes is not None:
+        missing = summary.done - summary.body_bytes // answer_bytes
+        # Answers on the way when the measurement begins and ends are counted by half.
+        if missing > max(64, summary.done // 100):
+            errors += missing
+    return summarize(columns[good, 2] / 1000.0, errors, seconds)
+
+
+def run(
+    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: int, cores: str, answer_bytes: int
+) -> LoadResult:
+    """Load a server for `seconds` after a warm-up; the client runs on `cores`."""
+    is_grpc = exchange.transport == "grpc"
+    with tempfile.TemporaryDirectory(prefix="bench-", dir="/dev/shm") as folder:
+        body, log = Path(folder, "body"), Path(folder, "log")
+        prefix = b"\0" + len(exchange.body).to_bytes(4, "big") if is_grpc else b""
+        body.write_bytes(prefix + exchange.body)
+        process = subprocess.run(
+            ["taskset", "-c", cores, *command(exchange, protocol, concurrency, seconds, body, log)],
+            capture_output=True,
+            text=True,
+            timeout=WARM_UP_S + seconds + ENDS_WITHIN_S,
+            check=False,
+        )
+        summary = parse_summary(process.stdout + process.stderr)
+        size = answer_bytes + GRPC_PREFIX_BYTES if is_grpc else None
+        return parse_log(log.read_text() if log.exists() else "", summary, seconds, size)
+
+
+def command(
+    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: int, body: Path, log: Path
+) -> list[str]:
+    """Return the command line of h2load for a load."""
+    connections, streams = connections_and_streams(protocol, concurrency)
+    headers = exchange.headers
+    if exchange.transport == "grpc":
+        headers = (*headers, ("content-type", "application/grpc"), ("te", "trailers"))
+    where = exchange.address
+    return [
+        *("h2load", "--clients", str(connections), "--max-concurrent-streams", str(streams)),
+        *("--threads", "1", "--duration", str(seconds), "--warm-up-time", str(WARM_UP_S)),
+        *("--window-bits", _WINDOW_BITS, "--connection-window-bits", _WINDOW_BITS),
+        *("--data", str(body), "--log-file", str(log)),
+        *(word for name, value in headers for word in ("--header", f"{name}: {value}")),
+        *(("--h1",) if exchange.transport == "http1" else ()),
+        *(("--base-uri", f"unix:{where.unix}") if where.unix else ()),
+        f"http://{where.authority}{exchange.path}",
+    ]

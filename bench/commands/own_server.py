@@ -1,0 +1,135 @@
+"""`latency`, `soak`, `tenants`, `idle`: what MCP 2026 is held to by itself."""
+
+import argparse
+from pathlib import Path
+from statistics import median
+
+from bench.client.closed_loop import ClientName, check_client
+from bench.commands.options import (
+    Commands,
+    add_conditions,
+    conditions,
+    default_output,
+    models_folder,
+    positive,
+)
+from bench.own_server import HalfLoad, Setting, half_load, idle, soak, tenants
+from bench.peers.peer import ROOT
+from bench.samples import SHAPES, samples
+from tools.cluster.progress import to_stderr
+
+SOAK_BAR = 0.95
+"""Least throughput of the last minute as a part of that of the first."""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands."""
+    latency = _command(
+        commands, "latency", "latency at half of the capacity, requests at random times", "mlp"
+    )
+    latency.add_argument("--servers", default="mcp2026,bare", help="(%(default)s)")
+    latency.add_argument("--rounds", type=positive, default=3, help="(%(default)s)")
+    latency.add_argument("--seconds", type=positive, default=4, help="of each load (%(default)s)")
+    latency.add_argument("--connections", type=positive, default=64, help="(%(default)s)")
+    latency.add_argument("--client", choices=("h2load", "python"), default="h2load", help="for the capacity")
+    latency.set_defaults(run=_latency)
+
+    endurance = _command(
+        commands, "soak", "throughput at the end of a long load in which requests expire", "mlp"
+    )
+    endurance.add_argument("--server", default="mcp2026", help="(%(default)s)")
+    endurance.add_argument("--minutes", type=float, default=3.0, help="(%(default)s)")
+    endurance.set_defaults(run=_soak)
+
+    shares = _command(
+        commands, "tenants", "shares of two tenants of weight 3 and 1, and latency under a flood", "slow"
+    )
+    shares.add_argument("--checkout", type=Path, default=ROOT, help="of MCP 2026 (this one)")
+    shares.add_argument("--seconds", type=positive, default=10, help="of each load (%(default)s)")
+    shares.set_defaults(run=_tenants)
+
+    idling = _command(commands, "idle", "processor time of a server without requests", "mlp")
+    idling.add_argument("--server", default="mcp2026", help="(%(default)s)")
+    idling.add_argument("--seconds", type=positive, default=10, help="of each round (%(default)s)")
+    idling.add_argument("--rounds", type=positive, default=1, help="(%(default)s)")
+    idling.set_defaults(run=_idle)
+
+
+def _command(commands: Commands, name: str, text: str, model: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text.capitalize())
+    command.add_argument("--model", choices=sorted(SHAPES), default=model, help="(%(default)s)")
+    add_conditions(command)
+    return command
+
+
+def _setting(parsed: argparse.Namespace) -> Setting:
+    client: ClientName = getattr(parsed, "client", "python")
+    check_client(client)
+    sample = samples([parsed.model], models_folder())[parsed.model]
+    return Setting(sample, conditions(parsed), client, default_output() / "logs")
+
+
+def _latency(parsed: argparse.Namespace) -> int:
+    setting = _setting(parsed)
+    found: dict[str, list[HalfLoad]] = {}
+    servers = parsed.servers.split(",")
+    for number in range(parsed.rounds):
+        rate: float | None = None
+        for server in servers:
+            result = half_load(setting, server, parsed.seconds, parsed.connections, rate)
+            # The others get the same load as the first: what they add is then the client's and the kernel's.
+            rate = rate or result.capacity / 2
+            found.setdefault(server, []).append(result)
+            to_stderr(
+                f"round {number + 1} {server}: capacity {result.capacity:,.0f}/s, at {result.rate:,.0f}/s "
+                f"p50 {result.p50_ms:.2f} ms, p99 {result.p99_ms:.2f} ms, {result.errors} errors"
+            )
+    columns = (
+        "capacity/s | answers/s | p50 ms | p99 ms | client late p99 ms | execution ms | added p99 ms | errors"
+    )
+    print(f"| server | {columns} |")
+    print("|" + "---|" * 9)
+    for server, results in found.items():
+        values = [
+            f"{median(result.capacity for result in results):,.0f}",
+            f"{median(result.rate for result in results):,.0f}",
+            f"{median(result.p50_ms for result in results):.2f}",
+            f"{median(result.p99_ms for result in results):.2f}",
+            f"{median(result.lag_p99_ms for result in results):.2f}",
+            f"{median(result.execution_ms for result in results):.3f}",
+            f"{median(result.added_p99_ms for result in results):.2f}",
+            str(sum(result.errors for result in results)),
+        ]
+        print(f"| {server} | {' | '.join(values)} |")
+    return 0
+
+
+def _soak(parsed: argparse.Namespace) -> int:
+    setting = _setting(parsed)
+    seconds = max(2, round(parsed.minutes * 60))
+    to_stderr(f"loading {parsed.server} for {seconds} s …")
+    result = soak(setting, parsed.server, seconds)
+    rates = ", ".join(f"{rate:,.0f}" for rate in result.rates)
+    print(f"answers/s in windows of {result.window_s} s: {rates}")
+    print(f"statuses: {result.statuses}")
+    print(f"memory: {result.memory_mib[0]:.0f} MiB before, {result.memory_mib[1]:.0f} MiB after")
+    print(f"last window to first: {result.last_to_first:.3f} (at least {SOAK_BAR})")
+    return 0 if result.last_to_first >= SOAK_BAR else 1
+
+
+def _tenants(parsed: argparse.Namespace) -> int:
+    result = tenants(_setting(parsed), parsed.checkout, parsed.seconds)
+    print(f"answers in {parsed.seconds} s: {result.answers}, weights 3:1, ratio {result.ratio:.2f}")
+    for name, stream in (
+        ("gold alone", result.alone),
+        ("gold while silver floods", result.flooded),
+        ("gold with priority 1 while silver floods", result.flooded_with_priority),
+    ):
+        print(f"{name}: p50 {stream.p50_ms:.1f} ms, p99 {stream.p99_ms:.1f} ms, {stream.errors} errors")
+    return 0
+
+
+def _idle(parsed: argparse.Namespace) -> int:
+    used = idle(_setting(parsed), parsed.server, parsed.seconds, parsed.rounds)
+    print(f"{parsed.server} without requests uses {used * 1000:.1f} ms of one core a second")
+    return 0

@@ -1,0 +1,179 @@
+"""Measurements of MCP 2026 alone: latency at half load, endurance, shares of tenants, cost of idling."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench.client import closed_loop, workload
+from bench.client.single import check
+from bench.client.workload import Stream, StreamResult
+from bench.comparison import measure_raw
+from bench.errors import BenchError
+from bench.exchange import Exchange
+from bench.peers.catalogue import find_peer
+from bench.peers.mcp2026.peer import mcp2026
+from bench.peers.peer import Peer
+from bench.protocols import PROTOCOLS
+from bench.samples import Sample
+from bench.serving import Conditions, RunningServer, running
+
+TENANT_HEADER = "x-mcp-tenant-id"
+PRIORITY_HEADER = "x-mcp-priority"
+TENANTS = {"gold": 3, "silver": 1}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all measurements here need: the model, where things run, and where logs go."""
+
+    sample: Sample
+    conditions: Conditions
+    client: closed_loop.ClientName
+    logs: Path
+
+    def exchange(self, server: RunningServer, protocol: str = "json") -> Exchange:
+        """Return a request that the server has just answered rightly."""
+        exchange = server.peer.ask(server.task, self.sample, PROTOCOLS[protocol])
+        if exchange is None:
+            raise BenchError(f"{server.peer.name} has no interface {protocol}")
+        check(exchange, self.sample)
+        return exchange
+
+
+@dataclass(frozen=True)
+class HalfLoad:
+    """Latency in ms at half of the capacity (answers/s), and of one execution of one row."""
+
+    capacity: float
+    rate: float
+    p50_ms: float
+    p99_ms: float
+    lag_p99_ms: float
+    execution_ms: float
+    errors: int
+
+    @property
+    def added_p99_ms(self) -> float:
+        """What the server and the way to it add to an execution, for the slowest in a hundred."""
+        return self.p99_ms - self.execution_ms
+
+
+def half_load(
+    setting: Setting, server_name: str, seconds: float, connections: int, rate: float | None = None
+) -> HalfLoad:
+    """Find the capacity in a closed loop, then offer half of it, or `rate` a second, at random times."""
+    execution = measure_raw(setting.sample, setting.conditions, 1.0, 1)
+    peer = find_peer(server_name)
+    with running(peer, setting.sample, setting.conditions, setting.logs) as server:
+        exchange = setting.exchange(server)
+        load = closed_loop.Load(
+            exchange, PROTOCOLS["json"], connections, max(1.0, seconds / 2), setting.conditions.client_cores
+        )
+        capacity = closed_loop.run(setting.client, load, 0).rate
+        stream = Stream("half", exchange, connections, rate=rate or capacity / 2)
+        result = workload.run([stream], seconds, setting.conditions.client_cores)["half"]
+    return HalfLoad(
+        capacity=capacity,
+        rate=result.answers / seconds,
+        p50_ms=result.p50_ms,
+        p99_ms=result.p99_ms,
+        lag_p99_ms=result.lag_p99_ms,
+        execution_ms=execution.p50_ms,
+        errors=result.errors,
+    )
+
+
+@dataclass(frozen=True)
+class Soak:
+    """Good answers a second in windows of equal length, all statuses, memory before and after in MiB."""
+
+    window_s: int
+    rates: Sequence[float]
+    statuses: dict[str, dict[int, int]]
+    memory_mib: tuple[float, float]
+
+    @property
+    def last_to_first(self) -> float:
+        """Throughput of the last window as a part of that of the first."""
+        return self.rates[-1] / self.rates[0]
+
+
+def soak(setting: Setting, server_name: str, seconds: int) -> Soak:
+    """Load for long with requests of which some expire: what they leave behind would slow the server down."""
+    window = min(60, seconds // 2)
+    with running(find_peer(server_name), setting.sample, setting.conditions, setting.logs) as server:
+        steady = setting.exchange(server)
+        hurried = dataclasses.replace(
+            steady, body=json.dumps({**json.loads(steady.body), "timeout_ms": 1}).encode()
+        )
+        streams = [Stream("steady", steady, 64), Stream("hurried", hurried, 32)]
+        before = server.resident_mib()
+        results = workload.run(streams, seconds, setting.conditions.client_cores)
+        memory = (before, server.resident_mib())
+    steady_counts = results["steady"].per_second
+    windows = [steady_counts[first : first + window] for first in range(0, seconds - window + 1, window)]
+    return Soak(
+        window,
+        [sum(counts) / window for counts in windows],
+        {name: result.statuses for name, result in results.items()},
+        memory,
+    )
+
+
+@dataclass(frozen=True)
+class TenantShares:
+    """Answers of each tenant while both have more to ask than can run, and latencies of a flood's victim."""
+
+    answers: dict[str, int]
+    alone: StreamResult
+    flooded: StreamResult
+    flooded_with_priority: StreamResult
+
+    @property
+    def ratio(self) -> float:
+        """Answers of the tenant of weight 3 to one of the tenant of weight 1."""
+        return self.answers["gold"] / max(1, self.answers["silver"])
+
+
+def tenants(setting: Setting, checkout: Path, seconds: int) -> TenantShares:
+    """Let two tenants compete, then let one flood the server while the other asks little."""
+    cores = setting.conditions.client_cores
+    peer: Peer = mcp2026(checkout, tenants=TENANTS)
+    with running(peer, setting.sample, setting.conditions, setting.logs) as server:
+        asked = setting.exchange(server)
+
+        def of(tenant: str, priority: int | None = None) -> Exchange:
+            labels = [(TENANT_HEADER, tenant)]
+            labels += [(PRIORITY_HEADER, str(priority))] if priority is not None else []
+            return dataclasses.replace(asked, headers=(*asked.headers, *labels))
+
+        both = [Stream(name, of(name), 4 * setting.conditions.max_batch_size) for name in TENANTS]
+        competing = workload.run(both, seconds, cores)
+        execution = measure_raw(setting.sample, setting.conditions, 1.0, 1)
+        little = 0.1 * execution.rate
+        victim = Stream("gold", of("gold"), 64, rate=little)
+        urgent = Stream("gold", of("gold", priority=1), 64, rate=little)
+        flood = Stream("silver", of("silver"), 8 * setting.conditions.max_batch_size)
+        return TenantShares(
+            {name: result.answers for name, result in competing.items()},
+            workload.run([victim], seconds, cores)["gold"],
+            workload.run([victim, flood], seconds, cores)["gold"],
+            workload.run([urgent, flood], seconds, cores)["gold"],
+        )
+
+
+def idle(setting: Setting, server_name: str, seconds: float, rounds: int) -> float:
+    """Return the part of one core that a server without requests uses, the median of the rounds."""
+    with running(find_peer(server_name), setting.sample, setting.conditions, setting.logs) as server:
+        setting.exchange(server)
+        time.sleep(1.0)
+        used = []
+        for _ in range(rounds):
+            before = server.cpu_seconds()
+            time.sleep(seconds)
+            used.append((server.cpu_seconds() - before) / seconds)
+    return median(used)

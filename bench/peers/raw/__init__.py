@@ -1,0 +1,1 @@
+"""ONNX Runtime called in a loop, with no server."""
