@@ -105,32 +105,30 @@ class InferenceService:
         Calls of one round of the event loop are handed to the scheduler together.
         """
         version, inputs = call.version, call.inputs
-        if version.signature.shared:
-            shapes = tuple([array.shape[1:] for array in inputs])
-        else:
-            shapes = tuple([array.shape for array in inputs])
+        first_dimension = 1 if version.signature.shared else 0
+        shapes = tuple([array.shape[first_dimension:] for array in inputs])
         lane = version.lanes.get(shapes)
         if lane is None:
             lane = self._open_lane(version, shapes, inputs)
-        policy = lane.model.policy
-        level = policy.level(call.priority)
-        queue = policy.queue(level)
+        level, queue, tenant = lane.model.policy.place(call.priority, call.tenant)
         timeout, limit = call.timeout_ns, self._max_timeout_ns
-        deadline, expires = queue.deadlines(call.arrived_ns, timeout, limit or timeout, named=timeout < limit)
+        named = timeout < limit
+        deadline, expires = queue.deadlines(call.arrived_ns, timeout, limit or timeout, named=named)
         request = Request(
             lane,
             queue,
             level,
-            policy.tenant(call.tenant),
+            tenant,
             call.rows,
             sum([array.nbytes for array in inputs]) if version.bindable else _bytes_of_text(inputs),
             deadline,
             expires,
             call,
-            timeout < limit,
+            named,
         )
         self._arrived.append(request)
-        self._soon()
+        if not self._round_is_due:
+            self._soon()
         return partial(self._cancel, request)
 
     def drain(self) -> None:

@@ -43,7 +43,6 @@ class Company:
         self.until = now + int(window)
         self.target = waiting + int(rows * self._share) if self._share >= LIKELY else 0
 
-    def arrived(self, rows: int, now: int) -> None:
-        """Count rows that came while they would have been waited for."""
-        if now <= self.until:
-            self._returned += rows
+    def arrived(self, rows: int) -> None:
+        """Count rows that came not later than `until`."""
+        self._returned += rows

@@ -10,24 +10,12 @@ OUTLIER = 4.0
 """An execution further off than this many usual errors is clipped to that."""
 USUAL_ERROR = 0.05
 """Least usual error, as a share of the prediction."""
+ERROR_RATE = 0.2
+"""Weight of the last error in the usual one."""
 
 
 class CostModel:
     """Weighted least squares over past executions. Times in ns."""
-
-    __slots__ = (
-        "_error",
-        "_high",
-        "_low",
-        "_n",
-        "_nn",
-        "_ny",
-        "_weight",
-        "_y",
-        "fixed",
-        "per_row",
-        "samples",
-    )
 
     def __init__(self) -> None:
         self.samples = 0
@@ -35,9 +23,10 @@ class CostModel:
         """a, 0 before the first sample."""
         self.fixed = 0.0
         """b. As long as all samples had the same number of rows nothing tells it from a·n: 0 then."""
+        self._high = 0
         self._weight = self._n = self._nn = self._y = self._ny = 0.0
         self._error = 0.0
-        self._low = self._high = 0
+        self._low = 1 << 30
 
     def predict(self, rows: int) -> float:
         """Return the expected run time in ns, 0 before the first sample."""
@@ -51,11 +40,15 @@ class CostModel:
 
     def learn(self, rows: int, run_ns: float) -> None:
         """Take in one execution."""
-        if self.samples >= WARM and self._low <= rows <= self._high:
-            run_ns = self._clipped(self.predict(rows), run_ns)
-        keep = MEMORY if self.samples >= WARM else FIRST_MEMORY
-        self._low = min(self._low, rows) if self.samples else rows
-        self._high = max(self._high, rows)
+        keep = FIRST_MEMORY
+        if self.samples >= WARM:
+            keep = MEMORY
+            if self._low <= rows <= self._high:
+                run_ns = self._clipped(self.per_row * rows + self.fixed, run_ns)
+        if rows > self._high:
+            self._high = rows
+        if rows < self._low:
+            self._low = rows
         self.samples += 1
         self._weight = self._weight * keep + 1
         self._n = self._n * keep + rows
@@ -66,22 +59,23 @@ class CostModel:
 
     def _clipped(self, expected: float, run_ns: float) -> float:
         """Bound how far one execution moves the model; the bound widens if they keep coming."""
-        bound = OUTLIER * max(self._error, USUAL_ERROR * expected)
-        error = max(-bound, min(bound, run_ns - expected))
-        self._error += (abs(error) - self._error) * (1 - MEMORY) * 4
+        error = run_ns - expected
+        usual = max(self._error, USUAL_ERROR * expected)
+        if abs(error) > OUTLIER * usual:
+            error = OUTLIER * usual if error > 0 else -OUTLIER * usual
+        self._error += (abs(error) - self._error) * ERROR_RATE
         return expected + error
 
     def _solve(self) -> None:
-        spread = self._weight * self._nn - self._n * self._n
-        through_origin = self._ny / self._nn
-        if spread <= 1e-6 * self._weight * self._nn:
-            self.per_row, self.fixed = through_origin, 0.0
+        weight, n, nn = self._weight, self._n, self._nn
+        spread = weight * nn - n * n
+        if spread <= 1e-6 * weight * nn:
+            self.per_row, self.fixed = self._ny / nn, 0.0
             return
-        per_row = (self._weight * self._ny - self._n * self._y) / spread
-        fixed = (self._y - per_row * self._n) / self._weight
+        per_row = (weight * self._ny - n * self._y) / spread
+        fixed = (self._y - per_row * n) / weight
         if per_row < 0:
-            self.per_row, self.fixed = 0.0, self._y / self._weight
+            per_row, fixed = 0.0, self._y / weight
         elif fixed < 0:
-            self.per_row, self.fixed = through_origin, 0.0
-        else:
-            self.per_row, self.fixed = per_row, fixed
+            per_row, fixed = self._ny / nn, 0.0
+        self.per_row, self.fixed = per_row, fixed

@@ -59,9 +59,9 @@ class DeadlineQueue:
             line.popleft()
         self.count -= 1
 
-    def left(self) -> None:
-        """Count one that has left otherwise."""
-        self.count -= 1
+    def left(self, requests: int = 1) -> None:
+        """Count some that have left otherwise."""
+        self.count -= requests
         if len(self._line) + len(self._others) > 2 * self.count + SLACK:
             self._line = deque(request for request in self._line if not self.gone(request))
             self._others = [entry for entry in self._others if not self.gone(entry[2])]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mcp2026.runtime.batching.company import Company
+from mcp2026.runtime.batching.company import SHORTEST_NS, Company
 from mcp2026.runtime.batching.cost import CostModel
 from mcp2026.runtime.batching.deadline_queue import DeadlineQueue
 from mcp2026.runtime.batching.policy import ModelPolicy
@@ -14,7 +14,8 @@ Shapes = tuple[tuple[int, ...], ...]
 INLINE_NS = 300_000
 """A run that is expected to be shorter is cheaper where it is decided than behind a thread's wake-up."""
 TRY_INLINE_NS = 1_000_000
-"""A thread's measure of a short run holds its wait for Python's lock; below this a run inline tells."""
+"""The same where nothing is known: the measure of a thread holds its wait for Python's lock, and the first
+guess for more rows than ever is that time grows with them. One run inline tells."""
 
 
 class Model(msgspec.Struct, eq=False):
@@ -78,7 +79,10 @@ class Lane:
         """By level and tenant; only those in which requests wait."""
         self.cost = CostModel()
         self.company = Company()
-        self._inline_cost = CostModel()
+        self.idle_backlogs: dict[tuple[int, str], Backlog] = {}
+        """Empty ones, to be used again."""
+        self._tried_inline = 0
+        """Most rows that ran without a thread."""
 
     @property
     def max_rows(self) -> int:
@@ -87,10 +91,11 @@ class Lane:
 
     def is_short(self, rows: int) -> bool:
         """Return whether a batch out of `rows` waiting rows is short enough to run without a thread."""
+        cost = self.cost
+        if not cost.samples:
+            return False
         rows = self.model.policy.run_rows(min(rows, self.max_rows))
-        if self._inline_cost.samples:
-            return self._inline_cost.predict(rows) <= INLINE_NS
-        return self.cost.samples > 0 and self.cost.predict(rows) <= TRY_INLINE_NS
+        return cost.predict(rows) <= (INLINE_NS if rows <= self._tried_inline else TRY_INLINE_NS)
 
     def predict(self, rows: int) -> float:
         """Return the expected run time of `rows` rows in ns, with padding; 0 if nothing is known."""
@@ -98,12 +103,15 @@ class Lane:
 
     def learn(self, batch: Batch, run_ns: int, now: int) -> None:
         """Take in that `batch` has run."""
-        self.cost.learn(batch.run_rows, run_ns)
-        if batch.inline:
-            self._inline_cost.learn(batch.run_rows, run_ns)
-        if self.shared:
+        if batch.inline and batch.run_rows > self._tried_inline:
+            if not self._tried_inline:
+                self.cost = CostModel()
+            self._tried_inline = batch.run_rows
+        cost = self.cost
+        cost.learn(batch.run_rows, run_ns)
+        if self.shared and cost.fixed > SHORTEST_NS:
             together = min(self.max_rows, self.rows + batch.rows)
-            self.company.answered(batch.rows, self.rows, self.cost.predict(together), self.cost.fixed, now)
+            self.company.answered(batch.rows, self.rows, cost.predict(together), cost.fixed, now)
 
     def leaves_at(self, now: int) -> int:
         """Return when a free engine may take what waits here; `now` or before: at once."""

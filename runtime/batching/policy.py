@@ -19,8 +19,6 @@ class ProcessLimits(msgspec.Struct, frozen=True):
 class Queue:
     """One bounded queue: a model's, or that of one of its priority levels that has a policy of its own."""
 
-    __slots__ = ("_default_ns", "_late", "_max_ns", "max_rows", "rows")
-
     def __init__(self, policy: QueuePolicy) -> None:
         self.rows = 0
         """Rows that wait."""
@@ -29,12 +27,16 @@ class Queue:
         self._default_ns = int(policy.default_timeout_ms * NANOSECONDS_PER_MS)
         self._max_ns = int(policy.max_timeout_ms * NANOSECONDS_PER_MS)
         self._late = policy.timeout_action == "Delay"
+        self._plain = not (self._default_ns or self._max_ns or self._late)
 
     def deadlines(self, arrived: int, timeout_ns: int, limit_ns: int, *, named: bool) -> tuple[int, int]:
         """Return until when the request is in time, and when it is given up.
 
         `timeout_ns` is what the caller asked for if it `named` a timeout; `limit_ns` is the process's limit.
         """
+        if self._plain:
+            expires = arrived + min(timeout_ns, limit_ns)
+            return expires, expires
         allowed = timeout_ns if named else self._default_ns or timeout_ns
         if self._max_ns:
             allowed = min(allowed, self._max_ns)
@@ -54,23 +56,19 @@ class ModelPolicy:
         self.ahead = batching.prefetch_queue_depth
         self.instances = execution.instances
         self.padded = execution.padded_batch_sizes
-        self.default_level = config.priorities.default
+        self._default_level = config.priorities.default
         self._levels = config.priorities.levels
         self._queue = Queue(config.queue)
         self._own = {level: Queue(policy) for level, policy in config.priorities.queues.items()}
         self._tenants = {tenant.tenant_id: tenant.weight for tenant in config.tenants}
 
-    def level(self, priority: int) -> int:
-        """Return the level of a request that asks for `priority`, 0 if it asks for none."""
-        return min(priority, self._levels) if priority > 0 else self.default_level
+    def place(self, priority: int, tenant: str) -> tuple[int, Queue, str]:
+        """Return the level of a request, where it waits, and whose account pays.
 
-    def queue(self, level: int) -> Queue:
-        """Return where requests of `level` wait."""
-        return self._own.get(level, self._queue)
-
-    def tenant(self, tenant: str) -> str:
-        """Return whose account pays; all tenants without a name in the configuration share one."""
-        return tenant if tenant in self._tenants else ""
+        Priority 0 asks for none. All tenants without a name in the configuration share one account.
+        """
+        level = min(priority, self._levels) if priority > 0 else self._default_level
+        return level, self._own.get(level, self._queue), tenant if tenant in self._tenants else ""
 
     def weight(self, tenant: str) -> int:
         """Return the share of a tenant under contention, relative to the others'."""

@@ -64,7 +64,8 @@ class Scheduler:
         delay = lane.model.policy.max_delay_ns
         if delay:
             request.leave_by = min(now + delay, now + (request.deadline - now) // 2)
-        lane.company.arrived(request.rows, now)
+        if now <= lane.company.until:
+            lane.company.arrived(request.rows)
         self._expiry.push(request)
         waiting.add(request, now)
         if lane.ahead_worthwhile and lane.rows >= lane.max_rows:
@@ -136,6 +137,8 @@ class Scheduler:
         The batch counts as running until `ran`.
         """
         self.look_again_at = None
+        if not (self._waiting.lanes or self._formed or self._retries):
+            return None
         if self._retries and (again := self._next_retry(inline=inline)) is not None:
             return self._start(again, inline=inline)
         ready = [lane for lane in self._waiting.lanes if self._is_ready(lane, now, inline=inline)]
@@ -145,13 +148,20 @@ class Scheduler:
             while level.waiting and (chosen := self._most_urgent(level, ready, inline=inline)) is not None:
                 account, work = chosen
                 level.serves(account)
-                batch = self._unform(account, work) if isinstance(work, Batch) else self._form(work, now)
-                if batch.wanted:
+                if isinstance(work, Backlog):
+                    batch = self._form(work, now)
+                    worthwhile = batch.rows > 0
+                else:
+                    batch = self._unform(account, work)
+                    worthwhile = batch.wanted
+                if worthwhile:
                     return self._start(batch, inline=inline)
         return None
 
     def has_work(self, *, inline: bool) -> bool:
         """Return whether it is worth calling `take`."""
+        if not (self._waiting.lanes or self._formed or self._retries):
+            return False
         for lane in self._waiting.lanes:
             if lane.model.free and lane.is_short(lane.rows) == inline:
                 return True
@@ -196,13 +206,16 @@ class Scheduler:
     def finish(self, batch: Batch) -> list[Part]:
         """Return the parts of `batch` that somebody waits for; requests that are complete now are settled."""
         parts = []
+        complete = 0
         for part in batch.parts:
             request = part.request
             if not request.settled:
                 request.done += part.rows
                 if request.done == request.rows:
-                    self.settle(request)
+                    request.settled = True
+                    complete += 1
                 parts.append(part)
+        self._expiry.left(complete)
         return parts
 
     def retry(self, batch: Batch) -> Request | None:
@@ -252,9 +265,12 @@ class Scheduler:
         does by itself is cut to less than that, and nobody's batch is filled up to more than its own.
         """
         lane, own = seed.lane, seed.account
+        levels = self._waiting.levels
+        if len(levels) == 1 and len(own.level.accounts) == 1:
+            return lane.max_rows, lane.max_rows
         own.would_run(lane.predict(min(seed.rows, lane.max_rows)))
         shortest = 0.0
-        for level in self._waiting.levels.values():
+        for level in levels.values():
             for account in level.accounts.values():
                 run_ns = account.own_run_ns
                 if account.tenant != own.tenant and run_ns and now - account.last_seen < COMPETING_NS:

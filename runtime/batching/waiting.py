@@ -40,7 +40,11 @@ class Waiting:
         backlog.account.last_seen = now
         request.backlog = backlog
         backlog.push(request)
-        self._count(backlog, request, request.rows - request.taken)
+        rows = request.rows - request.taken
+        backlog.rows += rows
+        lane.rows += rows
+        request.queue.rows += rows
+        self.rows += rows
         self.bytes += request.size
 
     def withdraw(self, request: Request) -> None:
@@ -70,11 +74,14 @@ class Waiting:
         return level
 
     def _open_backlog(self, lane: Lane, request: Request) -> Backlog:
-        level = self.level(request.level)
-        account = level.account(request.tenant)
-        backlog = Backlog(lane, account, lane.model.policy.weight(request.tenant))
-        lane.backlogs[request.level, request.tenant] = account.backlogs[lane] = backlog
-        level.joins(account)
+        key = (request.level, request.tenant)
+        backlog = lane.idle_backlogs.pop(key, None)
+        if backlog is None:
+            account = self.level(request.level).account(request.tenant)
+            backlog = Backlog(lane, account, lane.model.policy.weight(request.tenant))
+        account = backlog.account
+        lane.backlogs[key] = account.backlogs[lane] = backlog
+        account.level.joins(account)
         self.lanes[lane] = None
         return backlog
 
@@ -83,7 +90,8 @@ class Waiting:
         self.bytes -= request.size
         if not backlog.count:
             lane, account = backlog.lane, backlog.account
-            del lane.backlogs[account.level.number, account.tenant]
+            key = (account.level.number, account.tenant)
+            lane.idle_backlogs[key] = lane.backlogs.pop(key)
             del account.backlogs[lane]
             account.level.leaves(account)
             if not lane.backlogs:

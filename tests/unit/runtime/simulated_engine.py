@@ -109,13 +109,12 @@ class SimulatedEngine:
         expires: int | None = None,
     ) -> Request:
         lane = lane or self.lane
-        policy = lane.model.policy
-        level = policy.level(priority)
+        level, queue, account = lane.model.policy.place(priority, tenant)
         request = Request(
             lane,
-            policy.queue(level),
+            queue,
             level,
-            policy.tenant(tenant),
+            account,
             rows,
             size,
             deadline,
