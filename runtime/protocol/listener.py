@@ -1,8 +1,8 @@
 """The first bytes of a connection decide which protocol it speaks.
 
 HTTP/2 clients that know the server begin with a fixed preface (RFC 9113 §3.4); all others speak HTTP/1.1. An
-offer to change to HTTP/2 (`Upgrade: h2c`) is ignored: RFC 9113 has given it up. The same factories serve TCP and
-Unix sockets.
+offer to change to HTTP/2 (`Upgrade: h2c`) is ignored: RFC 9113 has given it up. The same factories serve TCP
+and Unix sockets.
 """
 
 import asyncio

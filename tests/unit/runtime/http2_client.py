@@ -1,6 +1,6 @@
 """The bytes of an HTTP/2 client, its header blocks made by the hpack library, and a core that takes them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hpack import Decoder, Encoder
@@ -10,7 +10,7 @@ from mcp2026.runtime.protocol.http2.core import Http2Core
 from mcp2026.runtime.protocol.http2.errors import HeadersTooLargeError
 from mcp2026.runtime.protocol.http2.limits import Http2Limits
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
-from mcp2026.runtime.protocol.http2.stream import Stream
+from mcp2026.runtime.protocol.http2.stream import Consumer, Stream
 
 Field = tuple[bytes, bytes]
 
@@ -103,7 +103,15 @@ class Recorder:
 class Server:
     """A core whose streams are recorded; frames that it sent come back decoded."""
 
-    def __init__(self, limits: Http2Limits | None = None, *, started: bool = True, **more: object) -> None:
+    def __init__(
+        self,
+        limits: Http2Limits | None = None,
+        *,
+        started: bool = True,
+        consume: Callable[[Stream, RequestHeaders], Consumer] | None = None,
+        **more: object,
+    ) -> None:
+        self._consume = consume
         self.streams: list[Recorder] = []
         self.wakes = 0
         self.now = 0.0
@@ -115,7 +123,10 @@ class Server:
 
     def _accept(
         self, stream: Stream, request: RequestHeaders | HeadersTooLargeError, _ends: bool
-    ) -> Recorder:
+    ) -> Consumer:
+        if self._consume is not None:
+            assert isinstance(request, RequestHeaders)
+            return self._consume(stream, request)
         self.streams.append(Recorder(stream, request))
         return self.streams[-1]
 
