@@ -1,6 +1,7 @@
 """`python -m bench COMMAND`: compare, report, plot, latency, soak, tenants, idle, list, install."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -25,6 +26,9 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return 0, 1 if it failed or a bar was missed, 2 for a wrong command line."""
     parsed = parser().parse_args(arguments)
+    # So that a run that is told to end takes its server with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return int(parsed.run(parsed))
     except (BenchError, ClusterError) as error:

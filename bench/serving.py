@@ -88,7 +88,7 @@ def make_task(peer: Peer, sample: Sample, conditions: Conditions, folder: Path) 
         threads=conditions.threads,
         batching=peer.batching,
         max_batch_size=conditions.max_batch_size,
-        delay_ms=conditions.delay_ms,
+        delay_ms=conditions.delay_ms if peer.delayed else 0,
         port=port,
         grpc_port=grpc_port,
         spare_port=spare_port,

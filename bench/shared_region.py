@@ -15,7 +15,7 @@ from bench.samples import Sample
 
 FOLDER = Path("/dev/shm")
 """Where POSIX shared memory is found as files."""
-PREFIX = "mcp2026-bench-"
+PREFIX = "bench-"
 
 
 def region_name(port: int) -> str:

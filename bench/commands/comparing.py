@@ -24,7 +24,9 @@ from bench.results import ResultFile, Settings, Start
 from bench.samples import SHAPES, samples
 from tools.cluster.progress import to_stderr
 
-DEFAULT_SERVERS = "mcp2026,bare,raw,raw-batched,triton,pytriton,mlserver,mlserver-unbatched,kserve"
+DEFAULT_SERVERS = (
+    "mcp2026,bare,raw,raw-batched,triton,triton-delayed,pytriton,mlserver,mlserver-unbatched,kserve"
+)
 
 
 def add_commands(commands: Commands) -> None:

@@ -30,6 +30,7 @@ class Peer:
     `requirements` names the folder of `bench/peers` whose versions its own virtual environment holds; None
     means the interpreter that runs this. `ask` returns None for a protocol that the server does not speak.
     `batching` says whether the server may put several requests into one execution.
+    `delayed` says whether it waits the delay of the comparison for a batch to fill.
     `ready_path` answers 200 when `{model}` is served; None if a server that listens is ready.
     """
 
@@ -40,6 +41,7 @@ class Peer:
     ask: Callable[[Task, Sample, Protocol], Exchange | None]
     requirements: str | None = None
     batching: bool = True
+    delayed: bool = True
     ready_path: str | None = None
 
 

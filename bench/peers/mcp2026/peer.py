@@ -15,6 +15,7 @@ from bench.peers.peer import ROOT, Launch, Peer, address
 from bench.peers.task import Task
 from bench.protocols import Protocol
 from bench.samples import Sample
+from bench.shared_region import shared_memory_exchange
 
 FLAGS_VARIABLE = "BENCH_MCP2026_FLAGS"
 """More flags for the server, such as `--max-delay-ms 5`."""
@@ -101,5 +102,7 @@ def _ask(task: Task, sample: Sample, protocol: Protocol, known: str) -> Exchange
             return Exchange(protocol.transport, where, v2, *dialects.v2_json(sample.row))
         case "binary":
             return Exchange(protocol.transport, where, v2, *dialects.v2_binary(sample.row))
+        case "shared-memory":
+            return shared_memory_exchange(where, v2, sample)
         case _:
             return None

@@ -70,24 +70,22 @@ def _launch(task: Task) -> Launch:
     return Launch(command, {"LD_LIBRARY_PATH": libraries})
 
 
+def _triton(name: str, summary: str, *, batching: bool = True, delayed: bool = False) -> Peer:
+    return Peer(
+        name,
+        f"Triton's Python backend, {summary}",
+        "nvidia-pytriton",
+        _launch,
+        ask_v2,
+        "pytriton",
+        batching=batching,
+        delayed=delayed,
+        ready_path="/v2/models/{model}/ready",
+    )
+
+
 TRITON = (
-    Peer(
-        "triton",
-        "Triton's Python backend, dynamic batching on",
-        "nvidia-pytriton",
-        _launch,
-        ask_v2,
-        "pytriton",
-        ready_path="/v2/models/{model}/ready",
-    ),
-    Peer(
-        "triton-unbatched",
-        "Triton's Python backend, dynamic batching off",
-        "nvidia-pytriton",
-        _launch,
-        ask_v2,
-        "pytriton",
-        batching=False,
-        ready_path="/v2/models/{model}/ready",
-    ),
+    _triton("triton", "dynamic batching without a delay"),
+    _triton("triton-delayed", "dynamic batching with the delay", delayed=True),
+    _triton("triton-unbatched", "dynamic batching off", batching=False),
 )
