@@ -41,7 +41,10 @@ class Application(Protocol):
         """Connections should end with their next response."""
 
     def admit(self, head: RequestHead) -> Response | None:
-        """Return a refusal that does not need the body, or None to go on reading."""
+        """Return a refusal that does not need the body, or None to go on reading.
+
+        Depends on the head alone: a head that was admitted once may be taken as admitted.
+        """
 
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         """Start serving a whole request. Never raises."""

@@ -16,9 +16,11 @@ import httptools
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application, RequestHead, Response
 from mcp2026.runtime.protocol.http1_exchange import Exchange
-from mcp2026.runtime.protocol.http1_head import HEAD_END, SMALL_BODY, KnownHead, KnownHeads, path_of
+from mcp2026.runtime.protocol.http1_head import HEAD_END, KnownHeads, path_of
 
 _NEVER = math.inf
+_SMALL_BODY = 64 * 1024
+"""A refused request's body up to this size is read and dropped, and the connection stays."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PROBE_SECONDS = 0.5
 """How long a client that has closed its side may take to reset what is sent to it."""
@@ -90,7 +92,8 @@ class Http1Connection(asyncio.Protocol):
             if known is not None:
                 self._new_heads = 0
                 if len(data) == end + known.body_bytes:
-                    self._take(known, data[end:])
+                    self.deadline = _NEVER
+                    self._begin(Exchange(self, True, known.head_only), known.head, data[end:])
                     return
             elif self._new_heads < _MAX_NEW_HEADS:
                 self._new_heads += 1
@@ -206,7 +209,7 @@ class Http1Connection(asyncio.Protocol):
         self._refusal = self._application.admit(self._head)
         expects = headers.get(b"expect", b"").lower() == b"100-continue" and not self._is_http_10()
         if self._refusal is not None:
-            if expects or (length or 0) > SMALL_BODY:
+            if expects or (length or 0) > _SMALL_BODY:
                 self._refuse_with(self._refusal)
         elif expects:
             self._continue_due = True
@@ -218,7 +221,7 @@ class Http1Connection(asyncio.Protocol):
             return
         self._body_bytes += len(body)
         if self._refusal is not None:
-            if self._body_bytes > SMALL_BODY:
+            if self._body_bytes > _SMALL_BODY:
                 self._refuse_with(self._refusal)
             return
         if self._body_bytes > self._limits.max_body_bytes:
@@ -242,13 +245,9 @@ class Http1Connection(asyncio.Protocol):
         exchange = Exchange(self, keep_alive, head.method == "HEAD", self._is_http_10())
         self._begin(exchange, head, body, self._refusal)
 
-    def _take(self, known: KnownHead, body: bytes) -> None:
-        """Serve a whole request without the parser."""
-        head = known.head
-        self.deadline = _NEVER
-        self._begin(Exchange(self, True, known.head_only), head, body, self._application.admit(head))
-
-    def _begin(self, exchange: Exchange, head: RequestHead, body: bytes, refusal: Response | None) -> None:
+    def _begin(
+        self, exchange: Exchange, head: RequestHead, body: bytes, refusal: Response | None = None
+    ) -> None:
         self._exchanges.append(exchange)
         if len(self._exchanges) >= self._limits.max_pipelined:
             self._pause()

@@ -5,22 +5,21 @@ then recognised by its bytes. Only plain heads are remembered: what follows one 
 after that the next request.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import httptools
 
 from mcp2026.runtime.protocol.connections import ConnectionLimits
-from mcp2026.runtime.protocol.exchange import RequestHead
+from mcp2026.runtime.protocol.exchange import RequestHead, Response
 
 HEAD_END = b"\r\n\r\n"
-SMALL_BODY = 64 * 1024
-"""A refused request's body up to this size is read and dropped, and the connection stays."""
 _MAX_HEADS = 512
 _MAX_HEAD_BYTES = 1024
 
 
 class KnownHead(NamedTuple):
-    """A plain head: HTTP/1.1, kept alive, a body of at most `SMALL_BODY` bytes, nothing to be negotiated."""
+    """A plain head: HTTP/1.1, kept alive, a body of known length, nothing to be negotiated."""
 
     head: RequestHead
     body_bytes: int
@@ -29,14 +28,16 @@ class KnownHead(NamedTuple):
 
 
 class KnownHeads:
-    """The heads that clients of one worker sent at least twice. Their number and size are bounded."""
+    """The heads that clients sent to one application at least twice. Their number and size are bounded."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, admit: Callable[[RequestHead], Response | None]) -> None:
+        """Remember only what `admit` has no objection to."""
         self._limits = limits
+        self._admit = admit
         self._seen: set[bytes] = set()
         self._known: dict[bytes, KnownHead | None] = {}
         self.get = self._known.get
-        """Look a head up by its bytes; None if it is not known, or not plain."""
+        """Look a head up by its bytes; None if it is not known, not plain, or not admitted."""
 
     def note(self, head: bytes) -> None:
         """Take in a head that is not known, with which a request begins."""
@@ -49,7 +50,8 @@ class KnownHeads:
             return
         if len(self._known) >= _MAX_HEADS:
             self._known.clear()
-        self._known[head] = plain_head(head, self._limits)
+        known = plain_head(head, self._limits)
+        self._known[head] = known if known is not None and self._admit(known.head) is None else None
 
 
 def plain_head(head: bytes, limits: ConnectionLimits) -> KnownHead | None:
@@ -69,7 +71,7 @@ def plain_head(head: bytes, limits: ConnectionLimits) -> KnownHead | None:
         and found.complete
         and len(head) <= limits.max_head_bytes
         and found.count <= limits.max_headers
-        and length <= min(limits.max_body_bytes, SMALL_BODY)
+        and length <= limits.max_body_bytes
         and parser.get_http_version() == "1.1"
         and parser.should_keep_alive()
         and not parser.should_upgrade()

@@ -19,9 +19,8 @@ from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel, rows_of_a_run
 from mcp2026.runtime.model.signature import STRING, TensorSpec, check_shape, count_rows
 from mcp2026.runtime.model.store import ModelStore
-from mcp2026.runtime.protocol.json_form import DECODERS, Decode, UsualForm, numbers
+from mcp2026.runtime.protocol.json_form import DECODERS, Decode, UsualForm
 from mcp2026.runtime.protocol.open_inference.datatypes import bf16_from_fp32, fp32_from_bf16
-from mcp2026.runtime.protocol.open_inference.json_data import to_json
 
 _RAW_EMPTY = msgspec.Raw()
 _MAX_DIMENSIONS = 64
@@ -135,21 +134,26 @@ class JsonCodec:
         )
 
     def encode(self, request: InferRequest, outputs: list[Array]) -> bytes:
-        """Return the body of the answer."""
+        """Return the body of the answer.
+
+        Raises:
+            RequestError: a string of an output is not UTF-8, which JSON cannot carry.
+
+        """
         form = request.form
         start = form.start
         if request.id is not None:
             start += b',"id":' + msgspec.json.encode(request.id)
-        specs = request.version.signature.outputs
         if request.simple and len(request.outputs) == 1:
             (index,) = request.outputs
             array = outputs[index]
-            return b'%b,"output":%b%b' % (start, _data(specs[index], array), form.end(index, array.shape))
+            return b'%b,"output":%b%b' % (start, form.values[index](array), form.end(index, array.shape))
+        specs = request.version.signature.outputs
         named = [
             b'%b:{"data":%b%b'
             % (
                 msgspec.json.encode(specs[index].name),
-                _data(specs[index], outputs[index]),
+                form.values[index](outputs[index]),
                 form.end(index, outputs[index].shape),
             )
             for index in request.outputs
@@ -273,20 +277,6 @@ def _timeout(timeout_ms: float | None, max_timeout_ns: int) -> int:
             "timeout_ms", f"{timeout_ms:g} is out of range", f"more than 0, up to {max_timeout_ns / 1e6:g}"
         )
     return max(1, int(timeout_ns))
-
-
-def _data(spec: TensorSpec, array: Array) -> bytes:
-    """Return the values of an output in row-major order.
-
-    Raises:
-        RequestError: a string of the output is not UTF-8, which JSON cannot carry.
-
-    """
-    if spec.datatype == "BF16":
-        return numbers(fp32_from_bf16(array))
-    if spec.datatype == "BYTES":
-        return msgspec.json.encode(to_json(spec.datatype, array, spec.name))
-    return numbers(array)
 
 
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$")

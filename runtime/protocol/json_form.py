@@ -16,12 +16,16 @@ import orjson
 from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
+from mcp2026.runtime.model.signature import TensorSpec
+from mcp2026.runtime.protocol.open_inference.datatypes import fp32_from_bf16
+from mcp2026.runtime.protocol.open_inference.json_data import to_json
 
 _MAX_SHAPES = 256
 _CODES = {"f2": "e", "f4": "f", "f8": "d"} | dict(zip(("i1", "i2", "i4", "i8"), "bhiq", strict=True))
 _CODES |= dict(zip(("u1", "u2", "u4", "u8", "b1"), "BHIQ?", strict=True))
 """numpy's name of a type to the letter of `struct`, whose native sizes are the same."""
 _HELD_AS_BITS = ("BF16", "BYTES")
+_N, _E = ord("n"), ord("e")
 _TWICE_ROUNDED = b"7.038531e-26"
 """The only shortest digits of a float32 that do not bring it back by way of a float64 (all were tried)."""
 _ONCE_ROUNDED = b"7.0385307e-26"
@@ -78,6 +82,8 @@ class UsualForm:
         model, version_id = msgspec.json.encode(version.model), msgspec.json.encode(version.version_id)
         self.start = b'{"model":%b,"version_id":%b' % (model, version_id)
         """How every answer begins."""
+        self.values = tuple(_writer(spec) for spec in version.signature.outputs)
+        """Per output what writes its values, in row-major order."""
         self._names = tuple(msgspec.json.encode(spec.dtype_name) for spec in version.signature.outputs)
         self._ends: dict[tuple[int, tuple[int, ...]], bytes] = {}
 
@@ -110,14 +116,22 @@ def numbers(array: Array) -> bytes:
     flat = array.ravel()
     text = orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
     if array.dtype.kind == "f":
-        if _TWICE_ROUNDED in text:
+        if _E in text and _TWICE_ROUNDED in text:
             text = text.replace(_TWICE_ROUNDED, _ONCE_ROUNDED)
-        if b"n" in text:  # null
+        if _N in text:  # null
             values = text[1:-1].split(b",")
             for index in np.flatnonzero(~np.isfinite(flat)):
                 values[index] = _word(flat[index])
             text = b"[%b]" % b",".join(values)
     return text
+
+
+def _writer(spec: TensorSpec) -> Callable[[Array], bytes]:
+    if spec.datatype == "BF16":
+        return lambda array: numbers(fp32_from_bf16(array))
+    if spec.datatype == "BYTES":
+        return lambda array: msgspec.json.encode(to_json("BYTES", array, spec.name))
+    return numbers
 
 
 def _word(value: Any) -> bytes:

@@ -38,7 +38,7 @@ def connection_factory(
     HTTP/1.1 and HTTP/2 lead to `application`; calls of the type application/grpc to `grpc`, if there is one.
     """
     calls = None if grpc is None else GrpcCalls(grpc, limits.max_body_bytes, loop)
-    heads = KnownHeads(limits)
+    heads = KnownHeads(limits, application.admit)
 
     def http1() -> Http1Connection:
         return Http1Connection(application, limits, connections, heads, loop)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Cancel, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.http1 import Http1Connection
-from mcp2026.runtime.protocol.http1_head import SMALL_BODY, KnownHeads, plain_head
+from mcp2026.runtime.protocol.http1_head import KnownHeads, plain_head
 
-LIMITS = ConnectionLimits(max_body_bytes=2 * SMALL_BODY, max_headers=8, max_pipelined=3)
+LIMITS = ConnectionLimits(max_body_bytes=128 * 1024, max_headers=8, max_pipelined=3)
 
 
 class Echo:
@@ -132,7 +132,7 @@ ODD = [
     request(b"GET /a HTTP/1.1", HOST, b"Connection: upgrade", b"Upgrade: h2c"),
     request(b"GET /a HTTP/1.1"),
     request(b"GET /a HTTP/1.1", HOST, *[b"A: b"] * 8),
-    request(b"POST /a HTTP/1.1", HOST, b"Content-Length: %d" % (4 * SMALL_BODY)),
+    request(b"POST /a HTTP/1.1", HOST, b"Content-Length: %d" % (256 * 1024)),
     request(b"POST /a HTTP/1.1", HOST, b"Content-Length: 1", b"Content-Length: 2", body=b"ab"),
     request(b"POST /a HTTP/1.1", HOST, b"Content-Length: +1", body=b"a"),
     request(b"CONNECT t:1 HTTP/1.1", HOST),
@@ -157,7 +157,7 @@ def test_answers_are_the_same_with_and_without_a_memory(
     loop = asyncio.new_event_loop()
     try:
         connections = Connections(loop, lambda _count: None)
-        heads = KnownHeads(LIMITS)
+        heads = KnownHeads(LIMITS, Echo().admit)
         for data in PLAIN + ODD:
             for _ in range(2):
                 heads.note(data[: data.find(b"\r\n\r\n") + 4])
@@ -168,7 +168,7 @@ def test_answers_are_the_same_with_and_without_a_memory(
             edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
             pieces = [stream[start:end] for start, end in pairwise(edges)]
         assert Client(heads, connections, loop).send(pieces) == Client(
-            Forgetful(LIMITS), connections, loop
+            Forgetful(LIMITS, Echo().admit), connections, loop
         ).send(pieces)
     finally:
         loop.close()
@@ -188,7 +188,7 @@ def test_what_has_to_be_negotiated_is_not_plain(data: bytes) -> None:
 
 
 def test_a_head_is_learnt_when_it_comes_again_and_used_from_then_on(loop: asyncio.AbstractEventLoop) -> None:
-    heads = KnownHeads(LIMITS)
+    heads = KnownHeads(LIMITS, Echo().admit)
     client = Client(heads, Connections(loop, lambda _count: None), loop)
     head = PLAIN[0][:-3]
     client.connection.data_received(PLAIN[0])
@@ -201,7 +201,7 @@ def test_a_head_is_learnt_when_it_comes_again_and_used_from_then_on(loop: asynci
 
 
 def test_the_memory_is_bounded() -> None:
-    heads = KnownHeads(LIMITS)
+    heads = KnownHeads(LIMITS, Echo().admit)
     for number in range(2_000):
         head = b"GET /%d HTTP/1.1\r\nHost: t\r\n\r\n" % number
         heads.note(head)
