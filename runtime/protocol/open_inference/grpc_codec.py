@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
+from mcp2026.runtime.model.signature import Signature
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
 from mcp2026.runtime.protocol.open_inference.classification import classify
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer, to_wire
@@ -21,18 +22,21 @@ from mcp2026.runtime.protocol.open_inference.parameters import (
     RegionPart,
     Value,
     region_part,
-    request_parameters,
+)
+from mcp2026.runtime.protocol.open_inference.questions import (
+    KnownQuestions,
+    Question,
+    Source,
+    ask,
+    question,
 )
 from mcp2026.runtime.protocol.open_inference.requests import (
     Expected,
     InferRequest,
     Limits,
     all_outputs,
-    elements,
     expect,
     from_region,
-    in_order,
-    rows_of,
     to_region,
     wanted_outputs,
 )
@@ -59,27 +63,44 @@ _CONTENTS = {
 
 
 class Inference:
-    """One ModelInferRequest, of which only the message was read."""
+    """One ModelInferRequest, of which only the message was read: what it asks, and its raw inputs."""
 
-    __slots__ = ("message", "raw")
+    __slots__ = ("_message", "head", "id", "raw")
 
     def __init__(self, content: bytes) -> None:
-        """Read `content`; raw inputs are views of it.
+        """Find the parts of `content`; raw inputs are views of it.
 
         Raises:
             RequestError: it is no ModelInferRequest.
 
         """
         split = split_request(content)
-        try:
-            if split is None:
-                self.message = messages.ModelInferRequest.FromString(content)
-                self.raw = [memoryview(raw) for raw in self.message.raw_input_contents]
-            else:
-                self.message = messages.ModelInferRequest.FromString(split[0])
-                self.raw = split[1]
-        except DecodeError as error:
-            raise invalid("message", f"cannot be read: {error}", "a ModelInferRequest") from error
+        self._message: messages.ModelInferRequest | None = None
+        if split is not None:
+            self.head, request_id, self.raw = split
+            try:
+                self.id = request_id.decode()
+            except UnicodeDecodeError as error:
+                raise invalid("id", "is not UTF-8", "a text") from error
+            return
+        message = _read(content)
+        self.id = message.id
+        self.raw = [memoryview(raw) for raw in message.raw_input_contents]
+        message.ClearField("id")
+        message.ClearField("raw_input_contents")
+        self.head = message.SerializeToString()
+
+    @property
+    def message(self) -> messages.ModelInferRequest:
+        """The request without its id and its raw inputs.
+
+        Raises:
+            RequestError: it is no ModelInferRequest.
+
+        """
+        if self._message is None:
+            self._message = _read(self.head)
+        return self._message
 
 
 def decode_infer(
@@ -89,6 +110,7 @@ def decode_infer(
     regions: SharedMemoryRegions,
     limits: Limits,
     levels: int,
+    known: KnownQuestions,
 ) -> InferRequest:
     """Return the request, checked against `version`. `levels` is the number of the model's priorities.
 
@@ -96,43 +118,17 @@ def decode_infer(
         RequestError: it lacks something, or does not fit the model.
 
     """
-    message, raw = inference.message, inference.raw
-    parameters = _parameters(message.parameters) if message.parameters else {}
-    wanted = request_parameters(parameters, metadata, levels, limits.max_timeout_ns)
-    signature = version.signature
-    found: dict[str, Array] = {}
-    taken = 0
-    for tensor in message.inputs:
-        name, shape = tensor.name, list(tensor.shape)
-        expected = expect(signature, name, tensor.datatype, shape)
-        if name in found:
-            raise invalid("inputs", f"{name!r} is named twice", "each input once")
-        field = f"inputs.{name}"
-        part = _part(tensor.parameters, regions, field, limits)
-        if part is not None:
-            flat = from_region(part, expected, field)
-        elif raw:
-            if taken == len(raw):
-                raise invalid("raw_input_contents", f"has {taken} tensors", "one for each input")
-            flat = elements(raw[taken], expected, field)
-            taken += 1
-        else:
-            flat = _typed(tensor.contents, expected, field)
-        if tensor.HasField("contents") and (raw or part is not None):
-            raise invalid(f"{field}.contents", "stands beside raw or shared contents", "one of the three")
-        found[name] = flat.reshape(shape)
-    if taken != len(raw):
-        raise invalid("raw_input_contents", f"has {len(raw)} tensors", f"{taken}, one for each input")
-    inputs = in_order(signature, found)
-    if message.outputs:
-        named = [
-            (output.name, _parameters(output.parameters) if output.parameters else {})
-            for output in message.outputs
-        ]
-        outputs = wanted_outputs(signature, named, regions, limits, binary=True)
-    else:
-        outputs = all_outputs(signature, binary=True)
-    return InferRequest(version, inputs, rows_of(version, inputs), outputs, message.id, wanted)
+    raw = inference.raw
+    # With and without raw inputs, the same bytes say where a tensor is in different ways.
+    asked = known.find(version, inference.head) if raw else None
+    if asked is None:
+        asked = _question(inference, version, regions, limits)
+        if raw:
+            known.keep(version, inference.head, asked)
+    needed = sum([source.elsewhere is None for source in asked.sources])
+    if needed != len(raw):
+        raise invalid("raw_input_contents", f"has {len(raw)} tensors", f"{needed}, one for each input")
+    return ask(asked, version, iter(raw), metadata, limits, levels, inference.id)
 
 
 def encode_infer(request: InferRequest, outputs: list[Array], *, final: bool = False) -> list[Buffer]:
@@ -189,6 +185,49 @@ def _part(
         return None
     read: Parameters = _parameters(parameters)
     return region_part(read, regions, field, limits.max_tensor_bytes)
+
+
+def _question(
+    inference: Inference, version: LoadedVersion, regions: SharedMemoryRegions, limits: Limits
+) -> Question:
+    message, signature = inference.message, version.signature
+    parameters = _parameters(message.parameters) if message.parameters else {}
+    sources = [
+        _source(tensor, signature, regions, limits, raw=bool(inference.raw)) for tensor in message.inputs
+    ]
+    if message.outputs:
+        named = [
+            (output.name, _parameters(output.parameters) if output.parameters else {})
+            for output in message.outputs
+        ]
+        outputs = wanted_outputs(signature, named, regions, limits, binary=True)
+    else:
+        outputs = all_outputs(signature, binary=True)
+    return question(version, parameters, sources, outputs, "")
+
+
+def _source(
+    tensor: Any, signature: Signature, regions: SharedMemoryRegions, limits: Limits, *, raw: bool
+) -> Source:
+    shape = tuple(tensor.shape)
+    expected = expect(signature, tensor.name, tensor.datatype, shape)
+    field = f"inputs.{tensor.name}"
+    part = _part(tensor.parameters, regions, field, limits)
+    if tensor.HasField("contents") and (raw or part is not None):
+        raise invalid(f"{field}.contents", "stands beside raw or shared contents", "one of the three")
+    if part is not None:
+        return Source(expected, shape, field, lambda: from_region(part, expected, field))
+    if raw:
+        return Source(expected, shape, field)
+    contents = tensor.contents
+    return Source(expected, shape, field, lambda: _typed(contents, expected, field))
+
+
+def _read(content: bytes) -> messages.ModelInferRequest:
+    try:
+        return messages.ModelInferRequest.FromString(content)
+    except DecodeError as error:
+        raise invalid("message", f"cannot be read: {error}", "a ModelInferRequest") from error
 
 
 def _typed(contents: Any, expected: Expected, field: str) -> Array:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -29,20 +28,24 @@ from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messag
 from mcp2026.runtime.protocol.open_inference.administration import Administration, Changed
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
 from mcp2026.runtime.protocol.open_inference.documents import Document, server_metadata
-from mcp2026.runtime.protocol.open_inference.errors import error_reply, text_of
+from mcp2026.runtime.protocol.open_inference.errors import error_reply
 from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, decode_infer, encode_infer
+from mcp2026.runtime.protocol.open_inference.grpc_stream import InferStream
+from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
 from mcp2026.runtime.protocol.open_inference.requests import Limits
-from mcp2026.runtime.protocol.open_inference.wire import bytes_field
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
 
 SERVICE = "/inference.GRPCInferenceService/"
 
-_INFER_RESPONSE = 2
-"""Number of `infer_response` in ModelStreamInferResponse."""
+_MOST_HEADS, _LONGEST_HEAD = 1_024, 4_096
 _INTERNAL = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
 
+# Annotations of inner functions are evaluated at every call: they are plain names, which cost nothing.
+_Arrays = list[Array]
+_Parts = list[Buffer]
+_Send = Callable[[], None]
 _Ask = Callable[[Any], Message]
 _Change = Callable[[Any, Changed], None]
 
@@ -67,6 +70,9 @@ class OpenInferenceService:
         self._regions = regions
         self._administration = administration
         self._limits = limits
+        self._known = KnownQuestions()
+        self._names: dict[bytes, tuple[str, str | None]] = {}
+        """Model and version by the bytes of a request before its tensors."""
         pb = messages
         asks: dict[str, tuple[type[Message], _Ask]] = {
             "ServerLive": (pb.ServerLiveRequest, self._server_live),
@@ -132,7 +138,7 @@ class OpenInferenceService:
     # --- inference
 
     def _infer(self, head: CallHead, content: bytes, respond: Respond) -> Cancel | None:
-        def answer(parts: list[Buffer]) -> Callable[[], None]:
+        def answer(parts: _Parts) -> _Send:
             reply = Reply(b"".join(parts))
             return lambda: respond(reply)
 
@@ -147,27 +153,33 @@ class OpenInferenceService:
         )
 
     def _stream(self, head: CallHead, outbound: Outbound) -> Inbound:
-        return _InferStream(self._submit, self._metrics, head, outbound)
+        return InferStream(self._submit, self._metrics, head, outbound)
 
     def _submit(
         self,
         inference: Inference,
         head: CallHead,
-        answer: Callable[[list[Buffer]], Callable[[], None]],
+        answer: Callable[[_Parts], _Send],
         fail: Callable[[RequestError], None],
         *,
         in_stream: bool,
     ) -> Cancel | None:
         """Give one request to the engine. Never raises."""
         arrived_ns = time.monotonic_ns()
-        message = inference.message
         counters = self._metrics.version()
         try:
-            model = self._store.model(message.model_name)
+            names = self._names_in(inference)
+            model = self._store.model(names[0])
             counters = model.metrics
-            version = model.version(message.model_version or None)
+            version = model.version(names[1])
             request = decode_infer(
-                inference, head.metadata, version, self._regions, self._limits, model.config.priorities.levels
+                inference,
+                head.metadata,
+                version,
+                self._regions,
+                self._limits,
+                model.config.priorities.levels,
+                self._known,
             )
         except RequestError as error:
             counters.failed(error.code)
@@ -179,7 +191,7 @@ class OpenInferenceService:
             fail(_INTERNAL)
             return None
 
-        def encode(outputs: list[Array]) -> Callable[[], None]:
+        def encode(outputs: _Arrays) -> _Send:
             return answer(encode_infer(request, outputs, final=in_stream))
 
         timeout_ns = request.wanted.timeout_ns
@@ -198,6 +210,25 @@ class OpenInferenceService:
                 tenant=request.wanted.tenant,
             )
         )
+
+    def _names_in(self, inference: Inference) -> tuple[str, str | None]:
+        """Return the model and the version that a request names, from memory if it was asked before.
+
+        Raises:
+            RequestError: the message cannot be read.
+
+        """
+        head = inference.head
+        short = len(head) <= _LONGEST_HEAD
+        names = self._names.get(head) if short else None
+        if names is None:
+            message = inference.message
+            names = (message.model_name, message.model_version or None)
+            if short:
+                if len(self._names) >= _MOST_HEADS:
+                    self._names.clear()
+                self._names[head] = names
+        return names
 
     # --- server and models
 
@@ -286,86 +317,6 @@ class OpenInferenceService:
         )
 
 
-class _InferStream:
-    """One ModelStreamInfer call: answers leave in the order of the requests, errors among them."""
-
-    def __init__(
-        self,
-        submit: Callable[..., Cancel | None],
-        metrics: RuntimeMetrics,
-        head: CallHead,
-        outbound: Outbound,
-    ) -> None:
-        self._submit = submit
-        self._metrics = metrics
-        self._head = head
-        self._outbound = outbound
-        self._owed: deque[_Owed] = deque()
-        self._half_closed = False
-        self._over = False
-
-    def message(self, message: bytes) -> None:
-        """Take in one request."""
-        owed = _Owed()
-        self._owed.append(owed)
-        try:
-            inference = Inference(message)
-        except RequestError as error:
-            self._metrics.version().failed(error.code)
-            self._settle(owed, _stream_error(error, ""))
-            return
-        request_id = inference.message.id
-
-        def answer(parts: list[Buffer]) -> Callable[[], None]:
-            content = b"".join(bytes_field(_INFER_RESPONSE, parts))
-            return lambda: self._settle(owed, content)
-
-        owed.cancel = self._submit(
-            inference,
-            self._head,
-            answer,
-            lambda error: self._settle(owed, _stream_error(error, request_id)),
-            in_stream=True,
-        )
-
-    def half_closed(self) -> None:
-        """End the call when everything is answered."""
-        self._half_closed = True
-        self._flush()
-
-    def cancelled(self) -> None:
-        """Cancel what waits."""
-        self._over = True
-        for owed in self._owed:
-            if owed.answer is None and owed.cancel is not None:
-                owed.cancel()
-        self._owed.clear()
-
-    def _settle(self, owed: "_Owed", answer: bytes) -> None:
-        owed.answer = answer
-        self._flush()
-
-    def _flush(self) -> None:
-        if self._over:
-            return
-        while self._owed and (answer := self._owed[0].answer) is not None:
-            self._owed.popleft()
-            self._outbound.send(answer)
-        if self._half_closed and not self._owed:
-            self._over = True
-            self._outbound.finish()
-
-
-class _Owed:
-    """The answer to one request of a stream, once there is one."""
-
-    __slots__ = ("answer", "cancel")
-
-    def __init__(self) -> None:
-        self.answer: bytes | None = None
-        self.cancel: Cancel | None = None
-
-
 def _answering(form: type[Message], ask: _Ask, metrics: RuntimeMetrics) -> UnaryMethod:
     """Return the method that answers at once with what `ask` returns."""
 
@@ -407,12 +358,6 @@ def _read(form: type[Message], content: bytes) -> Message:
         return form.FromString(content)
     except DecodeError as error:
         raise invalid("message", f"cannot be read: {error}", f"a {form.DESCRIPTOR.name}") from error
-
-
-def _stream_error(error: RequestError, request_id: str) -> bytes:
-    message = messages.ModelStreamInferResponse(error_message=text_of(error))
-    message.infer_response.id = request_id
-    return message.SerializeToString()
 
 
 def _by_name(regions: list[Document]) -> Document:

@@ -21,11 +21,15 @@ from mcp2026.runtime.protocol.open_inference.errors import error_response, error
 from mcp2026.runtime.protocol.open_inference.http_codec import decode_infer, encode_infer, misfit
 from mcp2026.runtime.protocol.open_inference.parameters import Value
 from mcp2026.runtime.protocol.open_inference.paths import ROOT, PathTable, Resource, Target
+from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
 from mcp2026.runtime.protocol.open_inference.requests import Limits
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
 
+# Annotations of inner functions are evaluated at every call: they are plain names, which cost nothing.
+_Arrays = list[Array]
+_Send = Callable[[], None]
 _Handler = Callable[[Target, RequestHead, bytes, Respond], Cancel | None]
 
 _EMPTY = Response(200, b"")
@@ -69,6 +73,7 @@ class OpenInferenceApi:
         self._administration = administration
         self._limits = limits
         self._paths = PathTable()
+        self._known = KnownQuestions()
         self._routes: dict[Resource, dict[str, _Handler]] = {
             Resource.SERVER: {"GET": self._server},
             Resource.LIVE: {"GET": self._live},
@@ -147,7 +152,13 @@ class OpenInferenceApi:
             counters = model.metrics
             version = model.version(target.version)
             request = decode_infer(
-                body, head.headers, version, self._regions, self._limits, model.config.priorities.levels
+                body,
+                head.headers,
+                version,
+                self._regions,
+                self._limits,
+                model.config.priorities.levels,
+                self._known,
             )
         except RequestError as error:
             counters.failed(error.code)
@@ -155,7 +166,7 @@ class OpenInferenceApi:
             return None
         accept_encoding = head.headers.get(b"accept-encoding", b"")
 
-        def encode(outputs: list[Array]) -> Callable[[], None]:
+        def encode(outputs: _Arrays) -> _Send:
             response = encode_infer(request, outputs, accept_encoding)
             return lambda: respond(response)
 

@@ -6,6 +6,7 @@ the only input. https://github.com/triton-inference-server/server/tree/main/docs
 extension_binary_data.md.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from mcp2026.runtime.errors import RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
-from mcp2026.runtime.model.signature import TensorSpec
+from mcp2026.runtime.model.signature import Signature, TensorSpec
 from mcp2026.runtime.protocol.exchange import JSON, Response
 from mcp2026.runtime.protocol.open_inference.classification import classify
 from mcp2026.runtime.protocol.open_inference.compression import SMALLEST, accepted, compress
@@ -26,8 +27,14 @@ from mcp2026.runtime.protocol.open_inference.parameters import (
     truth,
     whole_number,
 )
+from mcp2026.runtime.protocol.open_inference.questions import (
+    KnownQuestions,
+    Question,
+    Source,
+    ask,
+    question,
+)
 from mcp2026.runtime.protocol.open_inference.requests import (
-    Expected,
     InferRequest,
     Limits,
     WantedOutput,
@@ -35,7 +42,6 @@ from mcp2026.runtime.protocol.open_inference.requests import (
     elements,
     expect,
     from_region,
-    in_order,
     rows_of,
     to_region,
     wanted_outputs,
@@ -84,6 +90,7 @@ def decode_infer(
     regions: SharedMemoryRegions,
     limits: Limits,
     levels: int,
+    known: KnownQuestions,
 ) -> InferRequest:
     """Return the request in `body`, which is decompressed already, checked against `version`.
 
@@ -96,31 +103,12 @@ def decode_infer(
     length = _header_length(headers, len(body))
     if length == 0:
         return _decode_raw(body, headers, version, limits, levels)
-    document = _decode_document(memoryview(body)[:length] if length < len(body) else body)
-    parameters = document.parameters or {}
-    wanted = request_parameters(parameters, headers, levels, limits.max_timeout_ns)
-    binary = truth(parameters, "binary_data_output", default=False)
-    signature = version.signature
-    found: dict[str, Array] = {}
-    position = length
-    for tensor in document.inputs:
-        name = tensor.name
-        expected = expect(signature, name, tensor.datatype, tensor.shape)
-        if name in found:
-            raise invalid("inputs", f"{name!r} is named twice", "each input once")
-        flat, size = _content(tensor, expected, memoryview(body)[position:], regions, limits)
-        position += size
-        found[name] = flat.reshape(tensor.shape)
-    if position != len(body):
-        problem = f"has {len(body) - position} bytes that belong to no input"
-        raise invalid("body", problem, "as many bytes as all binary_data_size together")
-    inputs = in_order(signature, found)
-    if document.outputs:
-        named = [(output.name, output.parameters or {}) for output in document.outputs]
-        outputs = wanted_outputs(signature, named, regions, limits, binary=binary)
-    else:
-        outputs = all_outputs(signature, binary=binary)
-    return InferRequest(version, inputs, rows_of(version, inputs), outputs, document.id, wanted)
+    head = body[:length]
+    asked = known.find(version, head)
+    if asked is None:
+        asked = _question(head, version, regions, limits)
+        known.keep(version, head, asked)
+    return ask(asked, version, _contents(body, length, asked.sources), headers, limits, levels)
 
 
 def encode_infer(request: InferRequest, outputs: list[Array], accept_encoding: bytes = b"") -> Response:
@@ -181,29 +169,62 @@ def _decode_document(content: Buffer) -> InferDocument:
         raise invalid("body", "is nested too deeply", "one JSON object") from error
 
 
-def _content(
-    tensor: TensorDocument,
-    expected: Expected,
-    rest: memoryview,
-    regions: SharedMemoryRegions,
-    limits: Limits,
-) -> tuple[Array, int]:
-    """Return a tensor's elements and how many bytes of `rest`, which follows the JSON, it has taken."""
+def _question(head: bytes, version: LoadedVersion, regions: SharedMemoryRegions, limits: Limits) -> Question:
+    document = _decode_document(head)
+    parameters = document.parameters or {}
+    binary = truth(parameters, "binary_data_output", default=False)
+    signature = version.signature
+    sources = [_source(tensor, signature, regions, limits) for tensor in document.inputs]
+    if document.outputs:
+        named = [(output.name, output.parameters or {}) for output in document.outputs]
+        outputs = wanted_outputs(signature, named, regions, limits, binary=binary)
+    else:
+        outputs = all_outputs(signature, binary=binary)
+    return question(version, parameters, sources, outputs, document.id)
+
+
+def _source(
+    tensor: TensorDocument, signature: Signature, regions: SharedMemoryRegions, limits: Limits
+) -> Source:
+    expected = expect(signature, tensor.name, tensor.datatype, tensor.shape)
+    shape = tuple(tensor.shape)
     parameters = tensor.parameters or {}
     field = f"inputs.{tensor.name}"
     size = whole_number(parameters, "binary_data_size", field) if "binary_data_size" in parameters else None
     part = region_part(parameters, regions, field, limits.max_tensor_bytes) if parameters else None
-    if (size is not None) + (part is not None) + (tensor.data is not _MISSING) != 1:
-        raise invalid(
-            field, "has its data nowhere or twice", "data, binary_data_size or shared_memory_region"
-        )
+    data = tensor.data
+    if (size is not None) + (part is not None) + (data is not _MISSING) != 1:
+        allowed = "one of data, binary_data_size, shared_memory_region"
+        raise invalid(field, "has its data nowhere or twice", allowed)
     if part is not None:
-        return from_region(part, expected, field), 0
-    if size is None:
-        return from_json(expected.datatype, tensor.data, expected.elements, f"{field}.data"), 0
-    if size > len(rest):
-        raise invalid(f"{field}.binary_data_size", f"{size} is too much", f"{len(rest)} bytes are left")
-    return elements(rest[:size], expected, f"{field} (binary data)"), size
+        return Source(expected, shape, field, lambda: from_region(part, expected, field))
+    if size is not None:
+        return Source(expected, shape, f"{field} (binary data)", byte_size=size)
+    place = f"{field}.data"
+    return Source(
+        expected, shape, place, lambda: from_json(expected.datatype, data, expected.elements, place)
+    )
+
+
+def _contents(body: bytes, position: int, sources: tuple[Source, ...]) -> Iterator[memoryview]:
+    """Return the tensors that follow the JSON, which ends at `position`.
+
+    Raises:
+        RequestError: they are more or fewer bytes than the JSON says.
+
+    """
+    announced = sum([source.byte_size for source in sources])
+    if position + announced != len(body):
+        problem = f"has {len(body) - position} bytes after the JSON"
+        raise invalid("body", problem, f"{announced}, all binary_data_size together")
+    view = memoryview(body)
+    contents = []
+    for source in sources:
+        if source.elsewhere is None:
+            end = position + source.byte_size
+            contents.append(view[position:end])
+            position = end
+    return iter(contents)
 
 
 def _decode_raw(

@@ -1,7 +1,7 @@
 """What a request means, whatever protocol carried it: its tensors fit the model, its outputs exist."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,7 +83,7 @@ def expect(signature: Signature, name: str, datatype: str, shape: Sequence[int])
         if spec.name == name:
             break
     else:
-        raise invalid("inputs", f"the model has no input {name[:64]!r}", _names(signature.inputs))
+        raise invalid("inputs", f"the model has no input {name[:64]!r}", names_of(signature.inputs))
     if datatype != spec.datatype:
         raise invalid(f"inputs.{name}.datatype", f"{datatype[:16]!r} is not what it takes", spec.datatype)
     # check_shape refuses more dimensions without looking at what may be millions of them.
@@ -115,19 +115,6 @@ def from_region(part: RegionPart, expected: Expected, field: str) -> Array:
 
     """
     return elements(part.region.read(part.offset, part.byte_size), expected, field)
-
-
-def in_order(signature: Signature, found: Mapping[str, Array]) -> tuple[Array, ...]:
-    """Return the inputs in the model's order.
-
-    Raises:
-        RequestError: one is missing.
-
-    """
-    try:
-        return tuple([found[spec.name] for spec in signature.inputs])
-    except KeyError as error:
-        raise invalid("inputs", f"input {error.args[0]!r} is missing", _names(signature.inputs)) from None
 
 
 def rows_of(version: LoadedVersion, inputs: Sequence[Array]) -> int:
@@ -165,7 +152,7 @@ def wanted_outputs(
     wanted: dict[str, WantedOutput] = {}
     for name, parameters in named:
         if name not in by_name:
-            raise invalid("outputs", f"the model has no output {name[:64]!r}", _names(signature.outputs))
+            raise invalid("outputs", f"the model has no output {name[:64]!r}", names_of(signature.outputs))
         if name in wanted:
             raise invalid("outputs", f"{name!r} is named twice", "each output once")
         index, spec = by_name[name]
@@ -210,5 +197,6 @@ def _is_text(content: bytes) -> bool:
     return True
 
 
-def _names(specs: Sequence[TensorSpec]) -> str:
+def names_of(specs: Sequence[TensorSpec]) -> str:
+    """Return the names of tensors, for an error that says what there is."""
     return ", ".join(spec.name for spec in specs)

@@ -14,18 +14,21 @@ RAW_OUTPUTS = 6
 """Number of `raw_output_contents` in ModelInferResponse."""
 
 _BYTES = 2
+_ID_KEY = 3 << 3 | _BYTES
 _RAW_INPUT_KEY = RAW_INPUTS << 3 | _BYTES
 _MAX_LENGTH_BYTES = 5
 
 
-def split_request(message: bytes) -> tuple[bytes, list[memoryview]] | None:
-    """Return a ModelInferRequest without its raw inputs, and these as views of `message`.
+def split_request(message: bytes) -> tuple[bytes, bytes, list[memoryview]] | None:
+    """Return a ModelInferRequest without its id and its raw inputs, the id, and these as views of `message`.
 
     None if it is not written as all known clients do: fields of bytes alone, the raw inputs last. Then
     protobuf has to read it as a whole, and decides whether it is valid.
     """
     position, end = 0, len(message)
     head_end = end
+    id_start = id_end = 0
+    request_id = b""
     view = memoryview(message)
     tensors: list[memoryview] = []
     while position < end:
@@ -52,8 +55,15 @@ def split_request(message: bytes) -> tuple[bytes, list[memoryview]] | None:
             tensors.append(view[start:stop])
         elif tensors:
             return None
+        elif key == _ID_KEY:
+            if id_end:
+                return None
+            id_start, id_end, request_id = position, stop, message[start:stop]
         position = stop
-    return (message[:head_end] if tensors else message), tensors
+    head = message[:head_end] if tensors else message
+    if id_end:
+        head = head[:id_start] + head[id_end:]
+    return head, request_id, tensors
 
 
 def bytes_field(number: int, parts: Sequence[Buffer]) -> list[Buffer]:

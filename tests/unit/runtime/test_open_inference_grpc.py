@@ -12,12 +12,14 @@ from tritonclient.grpc import service_pb2 as client
 from mcp2026.runtime.errors import RequestError
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
 from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, decode_infer, encode_infer
+from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
 from mcp2026.runtime.protocol.open_inference.wire import bytes_field, split_request, varint
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 from tests.unit.runtime.signatures import LEVELS, LIMITS, tensor, version
 
 REGIONS = SharedMemoryRegions()
+KNOWN = KnownQuestions()
 ONE = version((tensor("x", "FP32", None, 3),), (tensor("y", "FP32", None, 3), tensor("t", "BYTES", None)))
 
 
@@ -29,7 +31,12 @@ def ask(target: Any = ONE, raw: tuple[bytes, ...] = (), **fields: Any) -> client
 
 def decode(message: Any, target: Any = ONE, metadata: dict[bytes, bytes] | None = None) -> InferRequest:
     content = message if isinstance(message, bytes) else message.SerializeToString()
-    return decode_infer(Inference(content), metadata or {}, target, REGIONS, LIMITS, LEVELS)
+    more = (metadata or {}, target, REGIONS, LIMITS, LEVELS, KNOWN)
+    request = decode_infer(Inference(content), *more)
+    again = decode_infer(Inference(content), *more)  # now it is known
+    assert again[2:] == request[2:]
+    assert [array.tolist() for array in again.inputs] == [array.tolist() for array in request.inputs]
+    return again
 
 
 def x(**changes: Any) -> Any:
@@ -86,7 +93,7 @@ def test_typed_contents_are_taken_for_every_datatype(datatype: str, field: str, 
         (ask(inputs=[x()]), "inputs.x.contents.fp32_contents"),
         (ask(inputs=[x()], raw=(bytes(20),)), "inputs.x"),
         (ask(inputs=[x()], raw=(bytes(24), b"")), "raw_input_contents"),
-        (ask(inputs=[], raw=(b"",)), "raw_input_contents"),
+        (ask(inputs=[], raw=(b"",)), "inputs"),
         (ask(inputs=[x(), x()], raw=(bytes(24), bytes(24))), "inputs"),
         (
             ask(inputs=[x(contents=client.InferTensorContents(fp32_contents=[1]))], raw=(bytes(24),)),
@@ -178,11 +185,16 @@ def test_cutting_the_tensors_out_reads_what_protobuf_reads(message: Any, random:
         pieces = [messages.ModelInferRequest(raw_input_contents=[b"first"]).SerializeToString(), content]
     whole = messages.ModelInferRequest.FromString(b"".join(pieces))
     read = Inference(b"".join(pieces))
-    assert [bytes(raw) for raw in read.raw] == list(whole.raw_input_contents)
-    rest = messages.ModelInferRequest.FromString(read.message.SerializeToString())
-    del rest.raw_input_contents[:]
-    del whole.raw_input_contents[:]
-    assert rest == whole
+    assert together(read) == whole
+
+
+def together(read: Inference) -> Any:
+    """Return the message that was taken apart."""
+    message = messages.ModelInferRequest.FromString(read.head)
+    assert message.id == ""
+    message.id = read.id
+    message.raw_input_contents.extend([bytes(raw) for raw in read.raw])
+    return message
 
 
 @given(requests, st.integers(0, 400), st.binary(max_size=3))
@@ -194,8 +206,8 @@ def test_a_message_that_was_damaged_gets_an_answer_in_words(
     for candidate in (damaged, content[:place]):
         with suppress(RequestError):  # any other exception fails the test
             read = Inference(candidate)
-            whole = messages.ModelInferRequest.FromString(candidate)
-            assert [bytes(raw) for raw in read.raw] == list(whole.raw_input_contents)
+            assert read.message == messages.ModelInferRequest.FromString(read.head)
+            assert together(read) == messages.ModelInferRequest.FromString(candidate)
             decode(candidate)
 
 

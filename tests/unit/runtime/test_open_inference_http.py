@@ -19,11 +19,13 @@ from mcp2026.runtime.protocol.open_inference.http_codec import (
     decode_infer,
     encode_infer,
 )
+from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 from tests.unit.runtime.signatures import LEVELS, LIMITS, tensor, version
 
 REGIONS = SharedMemoryRegions()
+KNOWN = KnownQuestions()
 TWO = version(
     (tensor("a", "FP32", None, 3), tensor("s", "BYTES", None, 1)),
     (tensor("y", "FP32", None, 3), tensor("t", "BYTES", None, 1)),
@@ -38,7 +40,11 @@ def decode(body: bytes | dict[str, Any], *blobs: bytes, target: Any = TWO, **hea
         if blobs:
             sent[HEADER_LENGTH] = b"%d" % len(text)
         body = b"".join([text, *blobs])
-    return decode_infer(body, sent, target, REGIONS, LIMITS, LEVELS)
+    request = decode_infer(body, sent, target, REGIONS, LIMITS, LEVELS, KNOWN)
+    again = decode_infer(body, sent, target, REGIONS, LIMITS, LEVELS, KNOWN)  # now it is known
+    assert again[2:] == request[2:]
+    assert [array.tolist() for array in again.inputs] == [array.tolist() for array in request.inputs]
+    return again
 
 
 def refused(body: bytes | dict[str, Any], *blobs: bytes, **more: Any) -> RequestError:
@@ -186,7 +192,7 @@ def test_a_request_that_lacks_or_repeats_something_is_named(document: dict[str, 
 @pytest.mark.parametrize(
     ("sent", "announced", "field"),
     [
-        (20, 24, "inputs.x.binary_data_size"),
+        (20, 24, "body"),
         (28, 24, "body"),
         (20, 20, "inputs.x (binary data)"),
         (24, -1, "inputs.x.binary_data_size"),
@@ -328,7 +334,7 @@ documents = st.fixed_dictionaries(
 def survives(body: bytes, headers: dict[bytes, bytes]) -> None:
     for target in (ONE, TWO):
         with suppress(RequestError):  # any other exception fails the test
-            assert decode_infer(body, headers, target, REGIONS, LIMITS, LEVELS).rows >= 1
+            assert decode_infer(body, headers, target, REGIONS, LIMITS, LEVELS, KNOWN).rows >= 1
 
 
 @given(documents | junk, st.binary(max_size=40), st.integers(-3, 3), st.booleans())
@@ -343,3 +349,22 @@ def test_whatever_is_sent_gets_an_answer_in_words(document: Any, blob: bytes, sh
 @given(st.binary(max_size=200), st.sampled_from([b"0", b"1", b"17", None]))
 def test_bytes_of_any_kind_get_an_answer_in_words(body: bytes, length: bytes | None) -> None:
     survives(body, {} if length is None else {HEADER_LENGTH: length})
+
+
+def test_questions_are_forgotten_before_they_fill_the_memory() -> None:
+    known = KnownQuestions(most=3, longest=400)
+    for number in range(20):
+        document = {"inputs": [json_input(parameters={"binary_data_size": 24, "n": number})]}
+        del document["inputs"][0]["data"]
+        text = json.dumps(document).encode()
+        headers = {HEADER_LENGTH: b"%d" % len(text)}
+        decode_infer(text + bytes(24), headers, ONE, REGIONS, LIMITS, LEVELS, known)
+        assert len(known._of_version[ONE]) <= 3
+    assert known.find(ONE, text) is not None
+    assert known.find(TWO, text) is None
+    assert known.find(ONE, bytes(401)) is None
+
+
+def test_the_data_of_one_request_is_never_that_of_the_next() -> None:
+    for data in ([1] * 6, [2] * 6):
+        assert decode({"inputs": [json_input(data=data)]}, target=ONE).inputs[0].tolist()[0][0] == data[0]
