@@ -37,7 +37,7 @@ from mcp2026.runtime.protocol.http2.limits import Http2Limits
 from mcp2026.runtime.protocol.http2.outbox import Outbox
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
 from mcp2026.runtime.protocol.http2.settings import check_peer_settings, own_settings
-from mcp2026.runtime.protocol.http2.stream import Consumer, Stream
+from mcp2026.runtime.protocol.http2.stream import NOBODY, Consumer, Stream
 
 Accept = Callable[[Stream, RequestHeaders | HeadersTooLargeError, bool], Consumer]
 """Called with a new stream, its request, and whether nothing follows. May answer at once."""
@@ -123,7 +123,8 @@ class Http2Core:
         for stream in streams:
             stream.local_open = stream.remote_open = False
             self.outbox.forget(stream)
-            stream.consumer.cancelled()
+            consumer, stream.consumer = stream.consumer, NOBODY
+            consumer.cancelled()
 
     def fail(self, code: Http2Code, message: str) -> None:
         """End the connection with an error: nothing that comes is looked at any more."""
@@ -190,8 +191,9 @@ class Http2Core:
             self._closed_streams.remember_reset(fault.stream_id)
             self.outbox.control(frames.reset_frame(fault.stream_id, fault.code))
         else:
+            consumer = stream.consumer
             self.reset(stream, fault.code)
-            stream.consumer.cancelled()
+            consumer.cancelled()
 
     # --- requests
 
@@ -253,9 +255,11 @@ class Http2Core:
             stream.length_left = request.content_length
         self.streams[stream_id] = stream
         stream.remote_open = not ends
-        stream.consumer = consumer = self._accept(stream, request, ends)
-        if ends and stream.local_open:
-            consumer.ended()
+        consumer = self._accept(stream, request, ends)
+        if stream_id in self.streams:
+            stream.consumer = consumer
+            if ends and stream.local_open:
+                consumer.ended()
 
     def _on_trailers(self, stream_id: int, ends: bool) -> None:
         stream = self.streams.get(stream_id)
@@ -324,7 +328,7 @@ class Http2Core:
         if stream.local_open:
             stream.consumer.ended()
         else:
-            self.streams.pop(stream.id, None)
+            self._close(stream)
 
     # --- the other frames
 
@@ -344,8 +348,9 @@ class Http2Core:
             self._check_not_idle(stream_id, "RST_STREAM")
             return
         self._spend_reset()
+        consumer = stream.consumer
         self._drop(stream)
-        stream.consumer.cancelled()
+        consumer.cancelled()
 
     def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id != 0:
@@ -422,21 +427,26 @@ class Http2Core:
 
     def refuse_to_wait(self, stream: Stream) -> None:
         """Reset a stream whose client is too far behind."""
+        consumer = stream.consumer
         self.reset(stream, Http2Code.ENHANCE_YOUR_CALM)
-        stream.consumer.cancelled()
+        consumer.cancelled()
 
     def _local_end(self, stream: Stream) -> None:
         """The whole response has been written."""
         if not stream.remote_open:
-            self.streams.pop(stream.id, None)
+            self._close(stream)
         elif stream.reset_at_end:
             self.reset(stream, Http2Code.NO_ERROR)
 
     def _drop(self, stream: Stream) -> None:
         stream.local_open = stream.remote_open = False
-        self.streams.pop(stream.id, None)
+        self._close(stream)
         self.outbox.forget(stream)
         self.inbox.close(stream)
+
+    def _close(self, stream: Stream) -> None:
+        self.streams.pop(stream.id, None)
+        stream.consumer = NOBODY
 
     def _spend_reset(self) -> None:
         if not self._resets.spend(self.now):

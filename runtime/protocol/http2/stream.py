@@ -31,6 +31,27 @@ class Consumer(Protocol):
         """The client owed bytes for too long; the stream is reset after what is answered now."""
 
 
+class _Nobody:
+    """Takes what comes on a stream that is closed: nothing."""
+
+    awaiting_since = None
+
+    def data(self, data: bytes) -> None:
+        pass
+
+    def ended(self) -> None:
+        pass
+
+    def cancelled(self) -> None:
+        pass
+
+    def too_slow(self) -> None:
+        pass
+
+
+NOBODY: Consumer = _Nobody()
+
+
 class Stream:
     """One request and its answer. Sending does nothing once the stream is closed."""
 
@@ -62,7 +83,8 @@ class Stream:
         self.receive_window = self.receive_target = receive_window
         self.remote_open = True
         self.local_open = True
-        self.consumer: Consumer = None  # type: ignore[assignment]  # set before anything is received
+        self.consumer = NOBODY
+        """Only while the stream is open: the two know each other, and shall be freed at once."""
         self.unwanted = False
         """The rest of the body is not needed: no more of it is granted."""
         self.reset_at_end = False
