@@ -4,8 +4,10 @@ Callers that send their next request when they have an answer come back together
 An engine that starts with the first of them runs it alone, then all others, then the first alone again.
 """
 
+import math
+
 LONGEST_NS = 5_000_000
-SHARE_OF_RUN = 0.05
+SHARE_OF_RUN = 0.1
 SHORTEST_NS = 50_000
 """Below this a wait costs as much as it can save."""
 LIKELY = 0.5
@@ -15,8 +17,6 @@ LEARNING_RATE = 0.25
 
 class Company:
     """For one lane: who came back within the time that would have been waited, after the last few runs."""
-
-    __slots__ = ("_answered", "_returned", "_share", "target", "until")
 
     def __init__(self) -> None:
         self.until = 0
@@ -41,7 +41,7 @@ class Company:
             return
         self._answered, self._returned = rows, 0
         self.until = now + int(window)
-        self.target = waiting + int(rows * self._share) if self._share >= LIKELY else 0
+        self.target = waiting + math.ceil(rows * self._share) if self._share >= LIKELY else 0
 
     def arrived(self, rows: int) -> None:
         """Count rows that came not later than `until`."""

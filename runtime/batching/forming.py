@@ -27,6 +27,8 @@ class Forming:
         self._lane = lane
         self._own_limit, self._limit = limits
         self._now = now
+        self._crowded = lane.rows > self._own_limit
+        self._late_before = now + lane.predict(lane.max_rows)
         expected = min(lane.rows, self._own_limit)
         self._unit = lane.predict(expected) / expected if charge else 0.0
         self._batch = Batch(lane, [], 0, 0, charged_per_row=self._unit)
@@ -67,7 +69,7 @@ class Forming:
         taken = 0
         fits = True
         while batch.rows < limit and (request := backlog.head()) is not None:
-            if request.named and self._is_late(request):
+            if request.expires < self._late_before and self._is_late(request):
                 waiting.take(backlog, request, request.rows - request.taken)  # its deadline tells it
                 continue
             rows = request.rows - request.taken
@@ -90,12 +92,22 @@ class Forming:
         return fits
 
     def _is_late(self, request: Request) -> bool:
-        """Return whether not even a run with nothing else could answer in time."""
+        """Return whether running `request` is wasted, because its time will be over before it is answered.
+
+        Where more wait than a run takes, whoever would be late in it gives way to those who would not: else
+        all are served a moment too late. Where there is room for all, only a caller's own deadline counts,
+        and only if not even a run with nothing else could keep it.
+        """
         lane = self._lane
         if lane.cost.samples < KNOWN or request.taken:
             return False
-        run_ns = lane.predict(min(request.rows, lane.max_rows))
-        return self._now + SURELY * run_ns > request.expires
+        if self._crowded:
+            run_ns = lane.predict(self._own_limit)
+        elif request.named:
+            run_ns = SURELY * lane.predict(min(request.rows, lane.max_rows))
+        else:
+            return False
+        return self._now + run_ns > request.expires
 
 
 def urgency(backlog: Backlog) -> tuple[int, int]:

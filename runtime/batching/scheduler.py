@@ -174,23 +174,15 @@ class Scheduler:
     def form_ahead(self, now: int) -> Batch | None:
         """Return a full batch that will run later, so that its inputs can be assembled meanwhile."""
         for lane in self._waiting.lanes:
-            model = lane.model
-            if (
-                lane.ahead_worthwhile
-                and lane.rows >= lane.max_rows
-                and not model.free
-                and model.ahead < model.policy.ahead
-                and len(lane.backlogs) == 1
-            ):
+            if self._fills_a_batch_ahead(lane, now):
                 (backlog,) = lane.backlogs.values()
                 account = backlog.account
                 batch = self._form(backlog, now, ahead=True)
-                if batch.parts:
-                    model.ahead += 1
-                    self._formed += 1
-                    account.formed.append(batch)
-                    account.level.joins(account)
-                    return batch
+                lane.model.ahead += 1
+                self._formed += 1
+                account.formed.append(batch)
+                account.level.joins(account)
+                return batch
         self.ahead_wanted = False
         return None
 
@@ -229,6 +221,18 @@ class Scheduler:
         return None
 
     # --- what runs next
+
+    def _fills_a_batch_ahead(self, lane: Lane, now: int) -> bool:
+        """Return whether a batch of `lane` could grow no more, has to wait, and will be in time even so."""
+        model = lane.model
+        if not lane.ahead_worthwhile or lane.rows < lane.max_rows or len(lane.backlogs) > 1:
+            return False
+        if model.free or model.ahead >= model.policy.ahead:
+            return False
+        (backlog,) = lane.backlogs.values()
+        head = backlog.head()
+        assert head is not None
+        return head.expires > now + (model.ahead + 2) * lane.predict(lane.max_rows)
 
     def _is_ready(self, lane: Lane, now: int, *, inline: bool) -> bool:
         if not lane.model.free or lane.is_short(lane.rows) != inline:
