@@ -12,27 +12,28 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.contract.runtime.open_inference_server import (
-    PATIENCE,
-    OpenInferenceServer,
+    address,
     echo_model,
+    serve,
     sums_model,
 )
+from tests.contract.runtime.server_process import PATIENCE, Server
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenInferenceServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("models")
     sums_model(folder, "sums")
     echo_model(folder, "echo", "FP32", None, 2)
     echo_model(folder, "wide", "FP32", None, 300_000)
-    server = OpenInferenceServer(folder, ["sums", "echo", "wide"])
+    server = serve(folder, ["sums", "echo", "wide"])
     yield server
     server.close()
 
 
 @pytest.fixture
-def client(server: OpenInferenceServer) -> Iterator[Any]:
-    with triton.InferenceServerClient(server.address) as client:
+def client(server: Server) -> Iterator[Any]:
+    with triton.InferenceServerClient(address(server, "grpc")) as client:
         yield client
 
 
@@ -61,7 +62,7 @@ def test_answers_of_a_stream_come_in_the_order_of_its_requests_errors_among_them
         assert (result.as_numpy("y") == number).all()
 
 
-def test_a_stream_can_be_left_in_the_middle(client: Any, server: OpenInferenceServer) -> None:
+def test_a_stream_can_be_left_in_the_middle(client: Any, server: Server) -> None:
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     client.start_stream(lambda result, error: answers.put(error or result))
     array = np.zeros((1, 300_000), np.float32)
@@ -84,8 +85,8 @@ def test_messages_may_be_compressed(client: Any, algorithm: str) -> None:
     assert result.as_numpy("y").shape == (2, 300_000)
 
 
-def test_typed_contents_are_answered_raw(server: OpenInferenceServer) -> None:
-    with grpc.insecure_channel(server.address) as channel:
+def test_typed_contents_are_answered_raw(server: Server) -> None:
+    with grpc.insecure_channel(address(server, "grpc")) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         contents = service_pb2.InferTensorContents(fp32_contents=[1, 2])
         one = service_pb2.ModelInferRequest.InferInputTensor(
@@ -96,7 +97,7 @@ def test_typed_contents_are_answered_raw(server: OpenInferenceServer) -> None:
         assert not answer.outputs[0].HasField("contents")
 
 
-def test_a_shared_output_has_an_empty_entry_of_its_own(client: Any, server: OpenInferenceServer) -> None:
+def test_a_shared_output_has_an_empty_entry_of_its_own(client: Any, server: Server) -> None:
     memory = SharedMemory(create=True, size=64)
     try:
         client.register_system_shared_memory("r", memory.name, 64)
@@ -114,8 +115,8 @@ def test_a_shared_output_has_an_empty_entry_of_its_own(client: Any, server: Open
         memory.unlink()
 
 
-def test_a_message_that_is_none_is_refused(server: OpenInferenceServer) -> None:
-    with grpc.insecure_channel(server.address) as channel:
+def test_a_message_that_is_none_is_refused(server: Server) -> None:
+    with grpc.insecure_channel(address(server, "grpc")) as channel:
         for method in ("ModelInfer", "ModelConfig", "RepositoryModelLoad"):
             call = channel.unary_unary(f"/inference.GRPCInferenceService/{method}")
             with pytest.raises(grpc.RpcError) as mistake:

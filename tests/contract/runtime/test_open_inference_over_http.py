@@ -3,7 +3,9 @@
 import gzip
 import http.client
 import json
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,18 +13,18 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-from mcp2026.runtime.health import Phase
 from tests.contract.runtime.open_inference_server import (
     ONNX_TYPES,
-    PATIENCE,
-    OpenInferenceServer,
+    address,
     echo_model,
+    serve,
     sums_model,
 )
+from tests.contract.runtime.server_process import PATIENCE, Server
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenInferenceServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("models")
     names = ["sums", "wide", "a b", *ONNX_TYPES]
     sums_model(folder, "sums")
@@ -30,14 +32,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenInferenceSe
     echo_model(folder, "a b", "FP32", None, 2)
     for datatype in ONNX_TYPES:
         echo_model(folder, datatype, datatype, None, 2)
-    server = OpenInferenceServer(folder, names, max_body_bytes=200_000)
+    server = serve(folder, names, "--max-body-mib", "1")
     yield server
     server.close()
 
 
 @pytest.fixture
-def client(server: OpenInferenceServer) -> Iterator[Any]:
-    with triton.InferenceServerClient(server.address) as client:
+def client(server: Server) -> Iterator[Any]:
+    with triton.InferenceServerClient(address(server, "http")) as client:
         yield client
 
 
@@ -52,7 +54,7 @@ class Reply:
         return json.loads(self.body)
 
 
-def request(server: OpenInferenceServer, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+def request(server: Server, method: str, path: str, body: Any = None, **headers: str) -> Reply:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     try:
         payload = json.dumps(body).encode() if isinstance(body, dict) else body
@@ -74,7 +76,7 @@ JSON_VALUES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("datatype", ONNX_TYPES)
-def test_every_datatype_goes_through_json(server: OpenInferenceServer, datatype: str) -> None:
+def test_every_datatype_goes_through_json(server: Server, datatype: str) -> None:
     values = JSON_VALUES.get(datatype, [0, 100])
     for data in (values, [values]):
         tensor = {"name": "x", "datatype": datatype, "shape": [1, 2], "data": data}
@@ -116,9 +118,9 @@ def test_bodies_are_compressed_both_ways(client: Any, sent: str | None, answered
     assert (result.as_numpy("y") == array).all()
 
 
-def test_a_bomb_is_refused(server: OpenInferenceServer) -> None:
+def test_a_bomb_is_refused(server: Server) -> None:
     bomb = gzip.compress(bytes(50_000_000), 1)
-    reply = request(server, "POST", "/v2/models/sums/infer", bomb[:190_000], content_encoding="gzip")
+    reply = request(server, "POST", "/v2/models/sums/infer", bomb, content_encoding="gzip")
     assert reply.status == 413
     assert "decompressed" in reply.json["error"]
     for body in (bomb[:50], b"nothing"):
@@ -127,7 +129,7 @@ def test_a_bomb_is_refused(server: OpenInferenceServer) -> None:
     assert (reply.status, reply.headers["accept-encoding"]) == (415, "gzip, deflate")
 
 
-def test_a_raw_body_is_one_row_of_the_only_input(server: OpenInferenceServer) -> None:
+def test_a_raw_body_is_one_row_of_the_only_input(server: Server) -> None:
     row = np.array([1.5, -2], np.float32).tobytes()
     reply = request(server, "POST", "/v2/models/FP32/infer", row, inference_header_content_length="0")
     assert reply.status == 200
@@ -190,7 +192,7 @@ def test_a_name_may_need_quoting(client: Any) -> None:
     ],
 )
 def test_a_mistake_has_its_status_and_one_text(
-    server: OpenInferenceServer, method: str, path: str, body: bytes | None, status: int
+    server: Server, method: str, path: str, body: bytes | None, status: int
 ) -> None:
     reply = request(server, method, path, body)
     assert reply.status == status, reply.body
@@ -214,17 +216,17 @@ def test_a_mistake_has_its_status_and_one_text(
         ("POST", "/v2/repository/index"),
     ],
 )
-def test_what_clients_ask_first_is_answered(server: OpenInferenceServer, method: str, path: str) -> None:
+def test_what_clients_ask_first_is_answered(server: Server, method: str, path: str) -> None:
     assert request(server, method, path, b"" if method == "POST" else None).status == 200
 
 
-def test_only_what_is_ready_is_listed_on_demand(server: OpenInferenceServer) -> None:
+def test_only_what_is_ready_is_listed_on_demand(server: Server) -> None:
     index = request(server, "POST", "/v2/repository/index", {"ready": True}).json
     assert {entry["state"] for entry in index} == {"READY"}
     assert {"name": "sums", "version": "1", "state": "READY", "reason": ""} in index
 
 
-def test_statistics_are_all_there_from_the_start(server: OpenInferenceServer) -> None:
+def test_statistics_are_all_there_from_the_start(server: Server) -> None:
     (statistics,) = request(server, "GET", "/v2/models/UINT64/versions/1/stats").json["model_stats"]
     for name in (
         "success",
@@ -239,7 +241,7 @@ def test_statistics_are_all_there_from_the_start(server: OpenInferenceServer) ->
         assert all(isinstance(duration[part], int) and duration[part] >= 0 for part in ("count", "ns"))
 
 
-def test_a_body_that_comes_byte_by_byte_is_one_body(server: OpenInferenceServer) -> None:
+def test_a_body_that_comes_byte_by_byte_is_one_body(server: Server) -> None:
     body = json.dumps(
         {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
     ).encode()
@@ -252,16 +254,19 @@ def test_a_body_that_comes_byte_by_byte_is_one_body(server: OpenInferenceServer)
     connection.close()
 
 
-def test_a_server_that_leaves_is_live_and_not_ready(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("leaving")
-    echo_model(folder, "m", "FP32", None, 2)
-    server = OpenInferenceServer(folder, ["m"])
+def test_a_server_that_leaves_is_live_and_not_ready(tmp_path: Path) -> None:
+    echo_model(tmp_path, "m", "FP32", None, 2)
+    server = serve(tmp_path, ["m"], "--lame-duck-seconds", "30")
     try:
-        server.health.advance(Phase.LAME_DUCK)
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_until(
+            lambda: request(server, "GET", "/v2/health/ready").status == 503, "it says that it leaves"
+        )
         assert request(server, "GET", "/v2/health/live").status == 200
-        assert request(server, "GET", "/v2/health/ready").status == 503
         assert request(server, "GET", "/v2/models/m/ready").status == 503
         body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
         assert request(server, "POST", "/v2/models/m/infer", body).status == 200
+        server.process.send_signal(signal.SIGTERM)  # it need not wait longer
+        server.wait()
     finally:
         server.close()

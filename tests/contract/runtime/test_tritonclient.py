@@ -17,11 +17,12 @@ from tritonclient.utils import InferenceServerException, shared_memory, triton_t
 
 from tests.contract.runtime.open_inference_server import (
     ONNX_TYPES,
-    PATIENCE,
-    OpenInferenceServer,
+    address,
     echo_model,
+    serve,
     sums_model,
 )
+from tests.contract.runtime.server_process import PATIENCE, Server
 
 SAMPLES: dict[str, Any] = {
     "BOOL": [[True, False], [False, False]],
@@ -29,7 +30,7 @@ SAMPLES: dict[str, Any] = {
     "BF16": [[0.1, -3e38], [np.inf, 0]],
     "FP32": [[0.1, -3e38], [np.inf, np.nan]],
     "FP64": [[0.1, -1e308], [5e-324, np.nan]],
-    "BYTES": [[b"", b"one"], [b"\xff\x00", "zwölf".encode()]],
+    "BYTES": [[b"", b"one"], [b"\x00", "zwölf".encode()]],
 }
 
 
@@ -43,7 +44,7 @@ def sample(datatype: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenInferenceServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("models")
     names = ["sums", "wide"]
     sums_model(folder, "sums")
@@ -52,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenInferenceSe
         for kind, shape in (("batch", (None, 2)), ("whole", (2, 2))):
             names.append(f"{kind}-{datatype}")
             echo_model(folder, names[-1], datatype, *shape)
-    server = OpenInferenceServer(folder, names)
+    server = serve(folder, names)
     yield server
     server.close()
 
@@ -63,10 +64,14 @@ def protocol(request: pytest.FixtureRequest) -> ModuleType:
 
 
 @pytest.fixture
-def client(protocol: ModuleType, server: OpenInferenceServer) -> Iterator[Any]:
-    client = protocol.InferenceServerClient(server.address)
+def client(protocol: ModuleType, server: Server) -> Iterator[Any]:
+    client = protocol.InferenceServerClient(address_of(server, protocol))
     yield client
     client.close()
+
+
+def address_of(server: Server, protocol: ModuleType) -> str:
+    return address(server, protocol.__name__.rpartition(".")[2])
 
 
 def put(protocol: Any, name: str, array: Any, datatype: str = "FP32") -> Any:
@@ -90,10 +95,7 @@ def same(left: Any, right: Any) -> bool:
 @pytest.mark.parametrize("kind", ["batch", "whole"])
 @pytest.mark.parametrize("datatype", ONNX_TYPES)
 def test_every_datatype_comes_back_as_it_went(client: Any, protocol: Any, datatype: str, kind: str) -> None:
-    if datatype == "BYTES":
-        array = np.array([[b"", b"one"], [b"two", "zwölf".encode()]], object)
-    else:
-        array = sample(datatype)
+    array = sample(datatype)
     result = client.infer(f"{kind}-{datatype}", [put(protocol, "x", array, datatype)])
     assert same(result.as_numpy("y"), array)
 
@@ -311,24 +313,24 @@ def test_mistakes_are_told_with_triton_s_statuses(client: Any, protocol: Any) ->
     assert status("sums", inputs, outputs=[protocol.InferRequestedOutput("none")]) == wrong
 
 
-def test_requests_sent_at_once_are_all_answered(server: OpenInferenceServer, protocol: Any) -> None:
+def test_requests_sent_at_once_are_all_answered(server: Server, protocol: Any) -> None:
     inputs, total, _ = sums(protocol)
     if protocol is tritonclient.http:
-        with protocol.InferenceServerClient(server.address, concurrency=4) as client:
+        with protocol.InferenceServerClient(address_of(server, protocol), concurrency=4) as client:
             pending = [client.async_infer("sums", inputs) for _ in range(20)]
             results = [one.get_result() for one in pending]
     else:
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        with protocol.InferenceServerClient(server.address) as client:
+        with protocol.InferenceServerClient(address_of(server, protocol)) as client:
             for _ in range(20):
                 client.async_infer("sums", inputs, lambda result, error: answers.put(error or result))
             results = [answers.get(timeout=PATIENCE) for _ in range(20)]
     assert all(same(result.as_numpy("sum"), total) for result in results)
 
 
-async def test_the_asyncio_clients_work_too(server: OpenInferenceServer, protocol: Any) -> None:
+async def test_the_asyncio_clients_work_too(server: Server, protocol: Any) -> None:
     inputs, total, _ = sums(protocol)
-    async with protocol.aio.InferenceServerClient(server.address) as client:
+    async with protocol.aio.InferenceServerClient(address_of(server, protocol)) as client:
         assert await client.is_server_ready()
         result = await client.infer("sums", inputs)
         assert same(result.as_numpy("sum"), total)
