@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mcp2026.runtime.model.freed_memory import give_back_freed_memory
 from mcp2026.runtime.model.probe import run, samples
 from mcp2026.runtime.model.sessions import OpenModel, open_model
 from mcp2026.runtime.model.signature import spec_of
@@ -43,6 +44,7 @@ def main(path: str, small: str) -> None:
             model = open_model(path, None, 1, "cpu")
         elif command == "unload":
             model = None
+            give_back_freed_memory()
         elif command == "run":
             assert model is not None
             answer = float(infer(model)[0].sum())

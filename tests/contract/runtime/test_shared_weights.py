@@ -49,9 +49,9 @@ class ModelProcess:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with `large.onnx` of 64 MiB, `large.mcpir`, the packed form of it, and `small.onnx`."""
+    """Return a folder with `large.onnx` of 64 MiB, two converted forms, a quarter of it, and `small.onnx`."""
     folder = tmp_path_factory.mktemp("weights")
-    for name, columns in (("large", SIDE), ("small", 4)):
+    for name, columns in (("large", SIDE), ("quarter", SIDE // 4), ("small", 4)):
         weight = np.random.default_rng(7).standard_normal((SIDE, columns), np.float32)
         model = helper.make_model(
             helper.make_graph(
@@ -65,8 +65,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ir_version=10,
         )
         onnx.save(model, folder / f"{name}.onnx")
-    source = folder / "large.onnx"
-    for name, weights in (("large", "shared"), ("private", "private")):
+    for name, weights in (("large", "shared"), ("private", "private"), ("quarter", "shared")):
+        source = folder / ("quarter.onnx" if name == "quarter" else "large.onnx")
         origin = Origin(source, describe_source(source), weights, "none", None)  # type: ignore[arg-type]
         write_ir_file(origin, folder / f"{name}.mcpir", lambda done, total: None, replace=False)
     return folder
@@ -112,7 +112,7 @@ def test_two_processes_with_the_same_model(
     assert len(set(answers)) == 1
 
 
-@pytest.mark.parametrize("model", ["large.mcpir", "large.onnx"])
+@pytest.mark.parametrize("model", ["large.mcpir", "quarter.mcpir", "quarter.onnx"])
 def test_fifty_loads_and_unloads_leave_memory_as_it_is_after_five(
     start: Callable[[str], ModelProcess], model: str
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from google.protobuf import json_format, text_format
 from onnx import TensorProto, helper, numpy_helper
 
 from mcp2026.api.serving import (
@@ -17,8 +18,11 @@ from mcp2026.api.serving import (
     encode_serving_config,
 )
 from mcp2026.runtime.errors import ModelLoadError
+from mcp2026.runtime.model.triton.model_config_pb2 import ModelConfig
 from mcp2026.runtime.model.triton.refusal import RepositoryError
 from mcp2026.runtime.model.triton.repository import RepositoryEntry, read_model, scan_repository
+from mcp2026.runtime.protocol.open_inference.documents import model_config
+from tests.unit.runtime.loaded_versions import loaded_model
 
 DIMS = (
     'input [{name: "x" data_type: TYPE_FP32 dims: [3]}] output [{name: "y" data_type: TYPE_FP32 dims: [3]}]'
@@ -342,6 +346,20 @@ def test_an_onnx_folder_with_external_data_is_a_model(tmp_path: Path) -> None:
     proto.graph.initializer.append(numpy_helper.from_array(np.ones((1, 3), np.float32), "w"))
     onnx.save(proto, folder / "model.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
     assert read_model(tmp_path, "m").versions[0].path == str(folder / "model.onnx")
+
+
+def test_the_configuration_that_the_server_tells_is_one_that_it_takes(repository: Repository) -> None:
+    text = """max_batch_size: 16 instance_group [{count: 2}] dynamic_batching {
+      preferred_batch_size: [8] max_queue_delay_microseconds: 3000
+      priority_levels: 4 default_priority_level: 2
+      default_queue_policy {timeout_action: DELAY default_timeout_microseconds: 5000 max_queue_size: 9}
+    }"""
+    path = repository(text)
+    config = read_model(path, "m")
+    served = loaded_model(config)
+    told = json_format.ParseDict(model_config(served, served.versions["1"]), ModelConfig())
+    (path / "m" / "config.pbtxt").write_text(text_format.MessageToString(told))
+    assert read_model(path, "m") == config
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
