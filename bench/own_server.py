@@ -24,6 +24,8 @@ from bench.serving import Conditions, RunningServer, running
 TENANT_HEADER = "x-mcp-tenant-id"
 PRIORITY_HEADER = "x-mcp-priority"
 TENANTS = {"gold": 3, "silver": 1}
+LITTLE = 0.1
+"""What the victim of a flood asks for, as a part of what the server can do."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def half_load(
     with running(peer, setting.sample, setting.conditions, setting.logs) as server:
         exchange = setting.exchange(server)
         load = closed_loop.Load(
-            exchange, PROTOCOLS["json"], connections, max(1.0, seconds / 2), setting.conditions.client_cores
+            exchange, PROTOCOLS["json"], connections, seconds / 2, setting.conditions.client_cores
         )
         capacity = closed_loop.run(setting.client, load, 0).rate
         stream = Stream("half", exchange, connections, rate=rate or capacity / 2)
@@ -139,7 +141,7 @@ class TenantShares:
         return self.answers["gold"] / max(1, self.answers["silver"])
 
 
-def tenants(setting: Setting, checkout: Path, seconds: int) -> TenantShares:
+def tenants(setting: Setting, checkout: Path, seconds: float) -> TenantShares:
     """Let two tenants compete, then let one flood the server while the other asks little."""
     cores = setting.conditions.client_cores
     peer: Peer = mcp2026(checkout, tenants=TENANTS)
@@ -153,8 +155,7 @@ def tenants(setting: Setting, checkout: Path, seconds: int) -> TenantShares:
 
         both = [Stream(name, of(name), 4 * setting.conditions.max_batch_size) for name in TENANTS]
         competing = workload.run(both, seconds, cores)
-        execution = measure_raw(setting.sample, setting.conditions, 1.0, 1)
-        little = 0.1 * execution.rate
+        little = LITTLE * sum(result.answers for result in competing.values()) / seconds
         victim = Stream("gold", of("gold"), 64, rate=little)
         urgent = Stream("gold", of("gold", priority=1), 64, rate=little)
         flood = Stream("silver", of("silver"), 8 * setting.conditions.max_batch_size)

@@ -26,7 +26,7 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 class Settings(msgspec.Struct, frozen=True, tag="settings"):
     """What must be the same in all parts of one file: rates measured otherwise do not compare."""
 
-    seconds: int
+    seconds: float
     threads: int
     max_batch_size: int
     delay_ms: int

@@ -47,7 +47,7 @@ def run(client: ClientName, load: Load, answer_bytes: int) -> LoadResult:
     """
     if client == "h2load":
         return h2load.run(
-            load.exchange, load.protocol, load.concurrency, int(load.seconds), load.cores, answer_bytes
+            load.exchange, load.protocol, load.concurrency, load.seconds, load.cores, answer_bytes
         )
     if load.exchange.transport != "http1":
         raise NotSupportedError("the client in Python speaks HTTP/1.1 alone")

@@ -75,7 +75,7 @@ def parse_log(text: str, summary: Summary, seconds: float, answer_bytes: int | N
 
 
 def run(
-    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: int, cores: str, answer_bytes: int
+    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: float, cores: str, answer_bytes: int
 ) -> LoadResult:
     """Load a server for `seconds` after a warm-up; the client runs on `cores`."""
     is_grpc = exchange.transport == "grpc"
@@ -90,7 +90,7 @@ def run(
         return parse_log(log.read_text() if log.exists() else "", summary, seconds, size)
 
 
-def _execute(words: list[str], cores: str, seconds: int) -> str:
+def _execute(words: list[str], cores: str, seconds: float) -> str:
     run = subprocess.run(
         ["taskset", "-c", cores, *words],
         capture_output=True,
@@ -102,7 +102,7 @@ def _execute(words: list[str], cores: str, seconds: int) -> str:
 
 
 def command(
-    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: int, body: Path, log: Path | None
+    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: float, body: Path, log: Path | None
 ) -> list[str]:
     """Return the command line of h2load for a load; each request is a line in `log`."""
     connections, streams = connections_and_streams(protocol, concurrency)
@@ -112,7 +112,7 @@ def command(
     where = exchange.address
     return [
         *("h2load", "--clients", str(connections), "--max-concurrent-streams", str(streams)),
-        *("--threads", "1", "--duration", str(seconds)),
+        *("--threads", "1", "--duration", f"{round(seconds * 1000)}ms"),
         *("--window-bits", _WINDOW_BITS, "--connection-window-bits", _WINDOW_BITS),
         *("--data", str(body)),
         *(("--log-file", str(log)) if log else ()),

@@ -25,7 +25,9 @@ from bench.errors import BenchError
 from bench.exchange import Exchange
 from bench.peers.peer import ROOT
 
-WARM_UP_S = 1.0
+LONGEST_WARM_UP_S = 1.0
+LONGEST_TAIL_S = 2.0
+"""How long answers that are still on the way at the end are waited for."""
 OK = 200
 _SEED = 1
 
@@ -189,17 +191,17 @@ async def _run(job: dict[str, Any]) -> dict[str, Any]:
     ]
     for load in loads:
         await load.connect()
+    seconds = job["seconds"]
     start = time.perf_counter()
     for load in loads:
-        load.begins = start + WARM_UP_S
-        load.ends = load.begins + job["seconds"]
+        load.begins = start + min(LONGEST_WARM_UP_S, seconds)
+        load.ends = load.begins + seconds
     paced = [asyncio.ensure_future(_pace(load, start)) for load in loads if load.rate is not None]
     for load in loads:
         if load.rate is None:
             while load.idle:
                 load.idle.popleft().send(load.request, start)
-    # Answers that are still on the way at the end count, so they get some time.
-    await asyncio.sleep(WARM_UP_S + job["seconds"] + min(2.0, job["seconds"]))
+    await asyncio.sleep(loads[0].ends - time.perf_counter() + min(LONGEST_TAIL_S, seconds))
     for task in paced:
         await task
     return {load.name: load.result() for load in loads}

@@ -9,6 +9,7 @@ from bench.commands.options import (
     add_conditions,
     conditions,
     default_output,
+    duration,
     models_folder,
     names,
     numbers,
@@ -56,7 +57,7 @@ def add_commands(commands: Commands) -> None:
         "--concurrency", type=numbers, default="1,8,32,64", help="requests on the way (%(default)s)"
     )
     compare.add_argument("--rounds", type=positive, default=5, help="(%(default)s)")
-    compare.add_argument("--seconds", type=positive, default=3, help="of one measurement (%(default)s)")
+    compare.add_argument("--seconds", type=duration, default=3, help="of one measurement (%(default)s)")
     compare.add_argument(
         "--client", choices=("h2load", "python"), default="h2load", help="python: HTTP/1.1 alone, slower"
     )

@@ -34,6 +34,14 @@ def positive(text: str) -> int:
     return value
 
 
+def duration(text: str) -> float:
+    """Parse a number of seconds above 0."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
 def numbers(text: str) -> list[int]:
     """Parse whole numbers above 0 separated by commas."""
     return [positive(word) for word in text.split(",")]

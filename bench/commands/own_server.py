@@ -10,6 +10,7 @@ from bench.commands.options import (
     add_conditions,
     conditions,
     default_output,
+    duration,
     models_folder,
     positive,
 )
@@ -29,7 +30,7 @@ def add_commands(commands: Commands) -> None:
     )
     latency.add_argument("--servers", default="mcp2026,bare", help="(%(default)s)")
     latency.add_argument("--rounds", type=positive, default=3, help="(%(default)s)")
-    latency.add_argument("--seconds", type=positive, default=4, help="of each load (%(default)s)")
+    latency.add_argument("--seconds", type=duration, default=4, help="of each load (%(default)s)")
     latency.add_argument("--connections", type=positive, default=64, help="(%(default)s)")
     latency.add_argument("--client", choices=("h2load", "python"), default="h2load", help="for the capacity")
     latency.set_defaults(run=_latency)
@@ -45,12 +46,12 @@ def add_commands(commands: Commands) -> None:
         commands, "tenants", "shares of two tenants of weight 3 and 1, and latency under a flood", "slow"
     )
     shares.add_argument("--checkout", type=Path, default=ROOT, help="of MCP 2026 (this one)")
-    shares.add_argument("--seconds", type=positive, default=10, help="of each load (%(default)s)")
+    shares.add_argument("--seconds", type=duration, default=10, help="of each load (%(default)s)")
     shares.set_defaults(run=_tenants)
 
     idling = _command(commands, "idle", "processor time of a server without requests", "mlp")
     idling.add_argument("--server", default="mcp2026", help="(%(default)s)")
-    idling.add_argument("--seconds", type=positive, default=10, help="of each round (%(default)s)")
+    idling.add_argument("--seconds", type=duration, default=10, help="of each round (%(default)s)")
     idling.add_argument("--rounds", type=positive, default=1, help="(%(default)s)")
     idling.set_defaults(run=_idle)
 
@@ -119,7 +120,7 @@ def _soak(parsed: argparse.Namespace) -> int:
 
 def _tenants(parsed: argparse.Namespace) -> int:
     result = tenants(_setting(parsed), parsed.checkout, parsed.seconds)
-    print(f"answers in {parsed.seconds} s: {result.answers}, weights 3:1, ratio {result.ratio:.2f}")
+    print(f"answers in {parsed.seconds:g} s: {result.answers}, weights 3:1, ratio {result.ratio:.2f}")
     for name, stream in (
         ("gold alone", result.alone),
         ("gold while silver floods", result.flooded),
