@@ -12,9 +12,13 @@ ENCODINGS = ("gzip", "deflate")
 SMALLEST = 1_024
 """Smaller answers are sent as they are, in bytes."""
 
+AT_ONCE = 16 * 1_024
+"""Bodies up to this size, in bytes, are decompressed or compressed by the event loop itself; larger ones by a
+thread, while the loop serves others."""
+
 _WINDOW = {"gzip": 31, "deflate": 15}
 _LEVEL = 1
-"""Tensors compress badly, and the event loop waits for it."""
+"""Tensors compress badly: more work would save little."""
 
 
 def encoding_of(header: bytes) -> str | None:

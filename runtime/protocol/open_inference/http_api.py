@@ -1,5 +1,6 @@
 """The protocol over HTTP: every path below /v2, mounted beside the REST API."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -15,10 +16,22 @@ from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.protocol.exchange import Cancel, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.open_inference.administration import Administration, Changed
-from mcp2026.runtime.protocol.open_inference.compression import ENCODINGS, decompress, encoding_of
+from mcp2026.runtime.protocol.open_inference.compression import (
+    AT_ONCE,
+    ENCODINGS,
+    SMALLEST,
+    accepted,
+    decompress,
+    encoding_of,
+)
 from mcp2026.runtime.protocol.open_inference.documents import server_metadata
 from mcp2026.runtime.protocol.open_inference.errors import error_response, error_text
-from mcp2026.runtime.protocol.open_inference.http_codec import decode_infer, encode_infer, misfit
+from mcp2026.runtime.protocol.open_inference.http_codec import (
+    compressed,
+    decode_infer,
+    encode_infer,
+    misfit,
+)
 from mcp2026.runtime.protocol.open_inference.parameters import Value
 from mcp2026.runtime.protocol.open_inference.paths import ROOT, PathTable, Resource, Target
 from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
@@ -122,12 +135,18 @@ class OpenInferenceApi:
 
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         """Serve one request that was admitted. Whatever goes wrong in here, it is answered."""
+        if b"content-encoding" not in head.headers:
+            return self._serve(head, body, respond)
+        encoding = encoding_of(head.headers[b"content-encoding"])
+        if encoding is None:
+            return self._serve(head, body, respond)
+        return self._decompress(head, body, encoding, respond)
+
+    def _serve(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         try:
             target = self._paths.find(head.path)
             assert target is not None
             handler = self._routes[target.resource]["GET" if head.method == "HEAD" else head.method]
-            if b"content-encoding" in head.headers:
-                body = self._decompressed(head, body)
             return handler(target, head, body, respond)
         except RequestError as error:
             respond(error_response(error))
@@ -137,9 +156,35 @@ class OpenInferenceApi:
             respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
         return None
 
-    def _decompressed(self, head: RequestHead, body: bytes) -> bytes:
-        encoding = encoding_of(head.headers[b"content-encoding"])
-        return body if encoding is None else decompress(body, encoding, self._limits.max_tensor_bytes)
+    def _decompress(self, head: RequestHead, body: bytes, encoding: str, respond: Respond) -> Cancel | None:
+        """Serve a request when its body is decompressed."""
+        limit = self._limits.max_tensor_bytes
+        if len(body) <= AT_ONCE:
+            try:
+                content = decompress(body, encoding, limit)
+            except RequestError as error:
+                self._metrics.version().failed(error.code)
+                respond(error_response(error))
+                return None
+            return self._serve(head, content, respond)
+        waiting = _Waiting()
+
+        def served(work: asyncio.Future[bytes]) -> None:
+            error = work.exception()
+            if waiting.gone:
+                return
+            if error is None:
+                waiting.cancel = self._serve(head, work.result(), respond)
+                return
+            if not isinstance(error, RequestError):
+                log.error("a body could not be decompressed", exc_info=error)
+                error = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
+            self._metrics.version().failed(error.code)
+            respond(error_response(error))
+
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, decompress, body, encoding, limit).add_done_callback(served)
+        return waiting.leave
 
     # --- inference
 
@@ -164,11 +209,14 @@ class OpenInferenceApi:
             counters.failed(error.code)
             respond(error_response(error))
             return None
-        accept_encoding = head.headers.get(b"accept-encoding", b"")
+        accept = head.headers.get(b"accept-encoding")
+        encoding = accepted(accept) if accept else None
 
         def encode(outputs: _Arrays) -> _Send:
-            response = encode_infer(request, outputs, accept_encoding)
-            return lambda: respond(response)
+            response = encode_infer(request, outputs)
+            if encoding is None or len(response.body) < SMALLEST:
+                return lambda: respond(response)
+            return lambda: _respond_compressed(response, encoding, respond)
 
         return self._service.submit(
             Call(
@@ -265,6 +313,30 @@ class OpenInferenceApi:
 
     def _logging(self, _target: Target, _head: RequestHead, body: bytes, respond: Respond) -> None:
         respond(_json(self._administration.log_settings(_decode(body, _Settings))))
+
+
+class _Waiting:
+    """A request whose body is not decompressed yet."""
+
+    __slots__ = ("cancel", "gone")
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.cancel: Cancel | None = None
+
+    def leave(self) -> None:
+        """The caller has gone."""
+        self.gone = True
+        if self.cancel is not None:
+            self.cancel()
+
+
+def _respond_compressed(response: Response, encoding: str, respond: Respond) -> None:
+    if len(response.body) <= AT_ONCE:
+        respond(compressed(response, encoding))
+        return
+    work = asyncio.get_running_loop().run_in_executor(None, compressed, response, encoding)
+    work.add_done_callback(lambda done: respond(response if done.exception() else done.result()))
 
 
 def _json(document: Any) -> Response:

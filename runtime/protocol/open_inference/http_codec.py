@@ -17,7 +17,7 @@ from mcp2026.runtime.model.loaded import LoadedVersion
 from mcp2026.runtime.model.signature import Signature, TensorSpec
 from mcp2026.runtime.protocol.exchange import JSON, Response
 from mcp2026.runtime.protocol.open_inference.classification import classify
-from mcp2026.runtime.protocol.open_inference.compression import SMALLEST, accepted, compress
+from mcp2026.runtime.protocol.open_inference.compression import compress
 from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, to_wire
 from mcp2026.runtime.protocol.open_inference.json_data import from_json, to_json
 from mcp2026.runtime.protocol.open_inference.parameters import (
@@ -111,7 +111,7 @@ def decode_infer(
     return ask(asked, version, _contents(body, length, asked.sources), headers, limits, levels)
 
 
-def encode_infer(request: InferRequest, outputs: list[Array], accept_encoding: bytes = b"") -> Response:
+def encode_infer(request: InferRequest, outputs: list[Array]) -> Response:
     """Return the answer; `outputs` are all the model's, and are not needed after this call.
 
     Raises:
@@ -138,10 +138,13 @@ def encode_infer(request: InferRequest, outputs: list[Array], accept_encoding: b
         headers = ((HEADER_LENGTH, b"%d" % len(body)),)
         content_type = BINARY
         body = b"".join([body, *blobs])
-    if accept_encoding and len(body) >= SMALLEST and (encoding := accepted(accept_encoding)):
-        body = compress(body, encoding)
-        headers = (*headers, (b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding"))
     return Response(200, body, content_type, headers)
+
+
+def compressed(response: Response, encoding: str) -> Response:
+    """Return `response` with its body in `encoding`."""
+    headers = (*response.headers, (b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding"))
+    return Response(response.status, compress(response.body, encoding), response.content_type, headers)
 
 
 def misfit(error: Exception) -> RequestError:
