@@ -106,8 +106,11 @@ def test_json_and_binary_are_mixed_as_the_client_likes(client: Any) -> None:
 
 @pytest.mark.parametrize("sent", [None, "gzip", "deflate"])
 @pytest.mark.parametrize("answered", [None, "gzip", "deflate"])
-def test_bodies_are_compressed_both_ways(client: Any, sent: str | None, answered: str | None) -> None:
-    array = np.arange(3_000, dtype=np.float32).reshape(1, -1)
+@pytest.mark.parametrize("rows", [1, 4])
+def test_bodies_are_compressed_both_ways(
+    client: Any, sent: str | None, answered: str | None, rows: int
+) -> None:
+    array = np.random.default_rng(0).standard_normal((rows, 3_000)).astype(np.float32)
     tensor = triton.InferInput("x", list(array.shape), "FP32").set_data_from_numpy(array)
     result = client.infer(
         "wide",
@@ -123,10 +126,20 @@ def test_a_bomb_is_refused(server: Server) -> None:
     reply = request(server, "POST", "/v2/models/sums/infer", bomb, content_encoding="gzip")
     assert reply.status == 413
     assert "decompressed" in reply.json["error"]
-    for body in (bomb[:50], b"nothing"):
+    noise = gzip.compress(np.random.default_rng(0).bytes(100_000))
+    for body in (bomb[:50], noise[:50_000], b"nothing"):
         assert request(server, "POST", "/v2/models/sums/infer", body, content_encoding="gzip").status == 400
     reply = request(server, "POST", "/v2/models/sums/infer", b"x", content_encoding="br")
     assert (reply.status, reply.headers["accept-encoding"]) == (415, "gzip, deflate")
+
+
+def test_a_client_may_leave_while_its_body_is_decompressed(server: Server) -> None:
+    body = gzip.compress(np.random.default_rng(0).bytes(900_000), 1)
+    for _ in range(5):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+        connection.request("POST", "/v2/models/sums/infer", body, {"Content-Encoding": "gzip"})
+        connection.close()
+    assert request(server, "GET", "/v2/health/ready").status == 200
 
 
 def test_a_raw_body_is_one_row_of_the_only_input(server: Server) -> None:
