@@ -53,8 +53,6 @@ class Call:
     """From the request's label; empty if it has none."""
     collected: list[Array] | None = None
     """Results so far of a request that runs in several parts."""
-    over: bool = False
-    """It was told, or has gone: nothing more is said to it."""
 
 
 class InferenceService:
@@ -152,16 +150,16 @@ class InferenceService:
         self._engine.close()
 
     def _cancel(self, request: Request) -> None:
-        call: Call = request.call
-        if call.over:
-            return
-        call.over = True
-        call.version.metrics.cancelled()
-        if not request.number:
-            request.settled = True  # the scheduler has not heard of it
-            return
+        call: Call | None = request.call
+        if call is None:
+            return  # it was told
         with self._engine.lock:
-            self._scheduler.settle(request)
+            if request.number:
+                self._scheduler.settle(request)
+            else:
+                request.settled = True  # the scheduler has not heard of it
+            request.call = None
+        call.version.metrics.cancelled()
 
     def _open_lane(self, version: LoadedVersion, shapes: Shapes, inputs: tuple[Array, ...]) -> Lane:
         model = self._models.get(version.model)
@@ -196,6 +194,7 @@ class InferenceService:
             ]
             expired = scheduler.expire(now)
             batch = scheduler.take(now, inline=True)
+            job = None if batch is None else _job(batch)
             look_again_at = scheduler.look_again_at
             self._wake()
             due = scheduler.next_expiry
@@ -203,8 +202,7 @@ class InferenceService:
             self._fail(request, ErrorCode.QUEUE_FULL, "too many requests wait already; try again later")
         for request in expired:
             self._fail(request, ErrorCode.DEADLINE_EXCEEDED, "no answer within the time allowed")
-        if batch is not None:
-            job = _job(batch)
+        if job is not None:
             job.run()
             with engine.lock:
                 self._report(job)
@@ -239,6 +237,8 @@ class InferenceService:
     def next_job(self, now: int) -> Job | None:
         """Return what a thread that is free now is to run."""
         batch = self._scheduler.take(now)
+        if self._scheduler.has_work(inline=True):
+            self._loop.call_soon_threadsafe(self._soon)  # what is left is short enough for the loop
         if batch is None:
             return None
         self._wake()  # there may be more than one thread can do
@@ -293,8 +293,8 @@ class InferenceService:
 
     def _answer(self, part: Part, job: Job) -> None:
         request = part.request
-        call: Call = request.call
-        if call.over:
+        call: Call | None = request.call
+        if call is None:
             return  # it left while its neighbours were told
         outputs = job.outputs
         if job.version.signature.shared:
@@ -304,32 +304,32 @@ class InferenceService:
         if part.first == 0:
             metrics.queued(job.started_ns - call.arrived_ns)
         if part.rows < request.rows:
-            collected = self._collect(part, outputs)
+            collected = self._collect(part, call, outputs)
             if collected is None:
                 return
             outputs = collected
-        call.over = True
+        request.call = None  # its inputs and its answer need not outlive this
         began = time.monotonic_ns()
         try:
             send = call.encode(outputs)
         except RequestError as error:  # the caller wants the answer where or how it cannot be
             metrics.failed(error.code, began - call.arrived_ns)
-            call.fail(error)
+            _tell(partial(call.fail, error))
         except Exception:  # one answer that cannot be written must not cost the others theirs
             log.exception("an answer could not be encoded")
             metrics.failed(ErrorCode.INTERNAL, began - call.arrived_ns)
-            call.fail(RequestError(ErrorCode.INTERNAL, "the answer could not be encoded"))
+            internal = RequestError(ErrorCode.INTERNAL, "the answer could not be encoded")
+            _tell(partial(call.fail, internal))
         else:
             # Counted first: a caller who has its answer finds it in the metrics.
             ended = time.monotonic_ns()
             metrics.output(job.rows, ended - began)
             metrics.answered(ended - call.arrived_ns)
-            send()
+            _tell(send)
 
-    def _collect(self, part: Part, outputs: list[Array]) -> list[Array] | None:
+    def _collect(self, part: Part, call: Call, outputs: list[Array]) -> list[Array] | None:
         """Keep the rows of one part of a large request; return all of them if it was the last."""
         request = part.request
-        call: Call = request.call
         try:
             if call.collected is None:
                 call.collected = [_room_for(array, request.rows) for array in outputs]
@@ -344,12 +344,20 @@ class InferenceService:
         return call.collected if request.done == request.rows else None
 
     def _fail(self, request: Request, code: ErrorCode, message: str) -> None:
-        call: Call = request.call
-        if call.over:
+        call: Call | None = request.call
+        if call is None:
             return
-        call.over = True
+        request.call = None
         call.version.metrics.failed(code, time.monotonic_ns() - call.arrived_ns)
-        call.fail(RequestError(code, message))
+        _tell(partial(call.fail, RequestError(code, message)))
+
+
+def _tell(send: Callable[[], None]) -> None:
+    """Call `send`, whose failure must not keep its neighbours from being told."""
+    try:
+        send()
+    except Exception:
+        log.exception("a caller could not be told what became of its request")
 
 
 def _job(batch: Batch) -> Job:

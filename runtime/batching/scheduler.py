@@ -30,6 +30,8 @@ COMPETING_NS = 10_000_000_000
 """A tenant that asked for something this recently bounds the batches of the others."""
 SHORTEST_BOUND_NS = 1_000_000.0
 """Batches shorter than this disturb nobody."""
+SAME_TURN_NS = 1_000.0
+"""Debts that differ by less are equal: then the deadline decides between tenants too."""
 MUCH_LONGER = 1.1
 BOUND_SHARE = 0.8
 """Of another tenant's run time by itself, for the batches of one that runs much longer."""
@@ -250,8 +252,10 @@ class Scheduler:
         """Return whose turn it is, and with what: the least debt, and of its work the earliest deadline."""
         best: tuple[Account, Backlog | Batch] | None = None
         best_urgency = (0, 0)
-        for account in level.in_turn():
-            if best is not None and account.debt > best[0].debt:
+        in_turn = level.in_turn()
+        same_turn = in_turn[0].debt + SAME_TURN_NS
+        for account in in_turn:
+            if best is not None and account.debt > same_turn:
                 break
             for work, how_urgent in _work(account, ready, inline=inline):
                 if best is None or how_urgent < best_urgency:

@@ -141,6 +141,47 @@ def test_what_waits_together_leaves_by_deadline_then_arrival(requests: list[tupl
     assert engine.order() == [0, *expected]
 
 
+WEIGHTS = {"a": 1, "b": 2, "c": 3}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.sampled_from("abc"), st.integers(500, 520), st.integers(0, 2)),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_the_order_is_that_of_the_rules_taken_one_by_one(requests: list[tuple[int, str, int, int]]) -> None:
+    """Runs of one row in 10 ms, all waiting from the start: compared with the rules written down plainly."""
+    chosen = config(max_rows=1, ahead=0, tenants=WEIGHTS, priorities=Priorities(levels=4, default=4))
+    engine = SimulatedEngine(chosen)
+    lanes = [engine.lane, *(Lane(engine.serve(chosen)) for _ in range(2))]
+    for number in range(3):
+        engine.arrive(1_000 + number, lane=lanes[number])  # run times are known from now on
+        engine.advance(engine.now + 20 * MS)
+    engine.arrive(999)
+    engine.batches.clear()
+    waiting = []
+    for number, (level, tenant, deadline_s, lane) in enumerate(requests):
+        deadline = deadline_s * 1_000 * MS
+        engine.arrive(number, lane=lanes[lane], deadline=deadline, priority=level, tenant=tenant)
+        waiting.append((level, tenant, deadline, number))
+    engine.finish()
+
+    debts: dict[tuple[int, str], float] = {}
+    expected = []
+    while waiting:
+        highest = min(level for level, *_ in waiting)
+        of_level = [each for each in waiting if each[0] == highest]
+        least = min(debts.get(each[:2], 0.0) for each in of_level)
+        turn = [each for each in of_level if debts.get(each[:2], 0.0) <= least + 1e-3]
+        level, tenant, _, number = one = min(turn, key=lambda each: each[2:])
+        expected.append(number)
+        waiting.remove(one)
+        debts[level, tenant] = debts.get((level, tenant), 0.0) + 10 / WEIGHTS[tenant]
+    assert engine.order() == expected
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 60), st.integers(1, 12), st.integers(1, 3), st.booleans()),

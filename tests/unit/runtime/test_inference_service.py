@@ -19,6 +19,7 @@ from mcp2026.api.serving import (
     ServedVersion,
     ServingConfig,
 )
+from mcp2026.runtime.batching.scheduler import LATE
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.job import Job
 from mcp2026.runtime.execution.tensor_cache import Array
@@ -92,6 +93,7 @@ class Serving:
         self.jobs: list[Job] = []
         report = self.service._report
         self.service._report = lambda job: (self.jobs.append(job), report(job))[1]  # type: ignore[method-assign]
+        self._entered = threading.Event()
         self.told: list[asyncio.Future[Any]] = []
         self.answered: list[int] = []
         """Calls by number, in the order in which they were answered."""
@@ -131,11 +133,21 @@ class Serving:
         return [one.code if isinstance(one, RequestError) else one[0] for one in done]
 
     def block(self) -> threading.Event:
-        """Let the engine's next run wait for the event that is returned."""
+        """Let the engine's next run wait for the event that is returned; see `runs`."""
         gate = threading.Event()
         run = self.version.run
-        self.version.run = lambda binding: (gate.wait(60), run(binding))[1]  # type: ignore[method-assign]
+
+        def wait_first(binding: Any) -> None:
+            self._entered.set()
+            gate.wait(60)
+            run(binding)
+
+        self.version.run = wait_first  # type: ignore[method-assign]
         return gate
+
+    async def runs(self) -> None:
+        """Wait until the engine has begun a run that is blocked."""
+        assert await asyncio.get_running_loop().run_in_executor(None, self._entered.wait, 60)
 
     def count(self, line: str) -> float:
         text = self.metrics.exposition().decode()
@@ -188,7 +200,7 @@ async def test_a_large_request_whose_caller_leaves_runs_no_further(serve: Serve,
     serving = serve(config(generate("add", tmp_path)))
     gate = serving.block()
     leave = serving.submit(np.zeros((80, 16), np.float32))
-    await asyncio.sleep(0.01)
+    await serving.runs()
     leave()
     gate.set()
     serving.told.clear()
@@ -319,8 +331,8 @@ async def test_a_deadline_is_kept_while_the_engine_is_stuck(serve: Serve, tmp_pa
     serving = serve(config(generate("add", tmp_path)))
     gate = serving.block()
     x = np.zeros((1, 16), np.float32)
-    serving.submit(x, timeout=0.02)  # runs
-    await asyncio.sleep(0.005)
+    serving.submit(x, timeout=0.5)
+    await serving.runs()
     serving.submit(x, timeout=0.01)  # waits
     assert await serving.outcomes() == [ErrorCode.DEADLINE_EXCEEDED] * 2
     gate.set()
@@ -353,10 +365,11 @@ async def test_a_late_request_is_served_after_all_others_if_the_model_says_so(
     )
     gate = serving.block()
     x = np.zeros((1, 16), np.float32)
-    serving.submit(x, priority=2)  # runs
-    await asyncio.sleep(0.001)
+    serving.submit(x, priority=2)
+    await serving.runs()
     serving.submit(x)
-    await asyncio.sleep(0.03)
+    while serving.service._scheduler.all_unsettled()[-1].level < LATE:  # noqa: ASYNC110 (nobody is told)
+        await asyncio.sleep(0.001)
     serving.submit(x, priority=2)
     await asyncio.sleep(0)
     gate.set()
@@ -373,10 +386,11 @@ async def test_a_full_queue_refuses_with_one_reason_and_each_level_may_have_its_
     gate = serving.block()
     x = np.zeros((1, 16), np.float32)
     serving.submit(x)
-    await asyncio.sleep(0.01)  # runs
+    await serving.runs()
     for priority in (2, 2, 2, 1, 1):
         serving.submit(x, priority=priority)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
     refused = [number for number, outcome in enumerate(serving.told) if outcome.done()]
     assert refused == [3, 5]
     gate.set()
@@ -394,7 +408,7 @@ async def test_models_share_the_engine_and_a_retired_one_still_answers_what_it_t
     serving = serve(first, second)
     gate = serving.block()
     serving.submit(np.zeros((1, 16), np.float32), model="first")
-    await asyncio.sleep(0.01)
+    await serving.runs()
     serving.submit(np.full((1, 3), 5, np.float32), model="second")
     assert (await asyncio.wait_for(serving.told[1], 60))[0].tolist() == [[5, 5, 5]]  # on the other thread
     serving.submit(np.zeros((1, 16), np.float32), model="first")
@@ -409,7 +423,7 @@ async def test_whatever_is_left_when_the_drain_ends_is_told_so_once(serve: Serve
     gate = serving.block()
     x = np.zeros((1, 16), np.float32)
     serving.submit(x)
-    await asyncio.sleep(0.01)
+    await serving.runs()
     serving.submit(x)
     serving.service.drain()
     serving.submit(x)
