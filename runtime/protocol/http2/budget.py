@@ -1,5 +1,8 @@
 """How often a peer may do something that costs the server more than the peer."""
 
+from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, Http2Code
+from mcp2026.runtime.protocol.http2.limits import Http2Limits
+
 
 class Budget:
     """A bucket of tokens that fills with time. The clock is the caller's, in s."""
@@ -25,3 +28,28 @@ class Budget:
     def refund(self, tokens: int) -> None:
         """Give tokens back."""
         self._tokens = min(self._size, self._tokens + tokens)
+
+
+class Conduct:
+    """What one client has done that brought nothing. Raises ConnectionProtocolError when it is too much."""
+
+    __slots__ = ("_idle_frames", "_per_work", "_resets", "work")
+
+    def __init__(self, limits: Http2Limits, now: float) -> None:
+        self._resets = Budget(limits.resets, limits.resets_per_second, now)
+        self._idle_frames = Budget(limits.idle_frames, limits.idle_frames_per_second, now)
+        self._per_work = limits.idle_frames_per_work
+        self.work = 0
+        """Frames that brought work since the last that brought none."""
+
+    def reset(self, now: float) -> None:
+        """A stream was dropped, by the client or for its fault."""
+        if not self._resets.spend(now):
+            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "too many streams were reset")
+
+    def idle_frame(self, now: float) -> None:
+        """A frame brought no work."""
+        self._idle_frames.refund(self.work * self._per_work)
+        self.work = 0
+        if not self._idle_frames.spend(now):
+            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "too many frames that bring no work")

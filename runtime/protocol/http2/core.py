@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mcp2026.runtime.protocol.http2 import frames
-from mcp2026.runtime.protocol.http2.budget import Budget
+from mcp2026.runtime.protocol.http2.budget import Conduct
 from mcp2026.runtime.protocol.http2.closed_streams import ClosedStreams
 from mcp2026.runtime.protocol.http2.errors import (
     ConnectionProtocolError,
@@ -81,9 +81,7 @@ class Http2Core:
         self._headers = HeaderReader(limits)
         self._frames = FrameReader(limits.max_frame_bytes, self._on_frame)
         self._closed_streams = ClosedStreams()
-        self._resets = Budget(limits.resets, limits.resets_per_second, now)
-        self._idle_frames = Budget(limits.idle_frames, limits.idle_frames_per_second, now)
-        self._work = 0  # frames that brought work since the last that brought none
+        self._conduct = Conduct(limits, now)
         self._others: dict[int, Callable[[int, int, bytes], None]] = {
             frames.PRIORITY: self._on_priority,
             frames.RST_STREAM: self._on_reset,
@@ -174,7 +172,7 @@ class Http2Core:
             elif kind == WINDOW_UPDATE:
                 self._on_window_update(stream_id, payload)
             else:
-                self._spend_idle_frame()
+                self._conduct.idle_frame(self.now)
                 handle = self._others.get(kind)
                 if handle is not None:
                     handle(flags, stream_id, payload)
@@ -183,9 +181,9 @@ class Http2Core:
 
     def _on_fault(self, fault: StreamProtocolError) -> None:
         if fault.code is Http2Code.REFUSED_STREAM:
-            self._spend_idle_frame()  # clients open many before they have read how many they may
+            self._conduct.idle_frame(self.now)  # clients open many before they have read how many they may
         else:
-            self._spend_reset()
+            self._conduct.reset(self.now)
         stream = self.streams.get(fault.stream_id)
         if stream is None:
             self._closed_streams.remember_reset(fault.stream_id)
@@ -201,14 +199,14 @@ class Http2Core:
         if stream_id == 0:
             raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "HEADERS on stream 0")
         if flags & PADDED:
-            payload, _ = _unpadded(payload)
+            payload, _ = frames.unpadded(payload)
         depends_on_itself = False
         if flags & WITH_PRIORITY:
             if len(payload) < 5:
                 raise ConnectionProtocolError(
                     Http2Code.FRAME_SIZE_ERROR, "HEADERS too short for its priority"
                 )
-            depends_on_itself = _dependency(payload) == stream_id
+            depends_on_itself = frames.dependency(payload) == stream_id
             payload = payload[5:]
         self._headers.begin(stream_id, payload, flags & END_STREAM != 0, depends_on_itself)
         if flags & END_HEADERS:
@@ -239,7 +237,7 @@ class Http2Core:
         if self.refusing:
             return
         self._closed_streams.advance(stream_id)
-        self._work += 1
+        self._conduct.work += 1
         if depends_on_itself:
             raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "a stream depends on itself")
         if malformed is not None:
@@ -284,12 +282,12 @@ class Http2Core:
         self.inbox.count(size)
         padding = 0
         if flags & PADDED:
-            payload, padding = _unpadded(payload)
+            payload, padding = frames.unpadded(payload)
             size -= padding
         stream = self.streams.get(stream_id)
         if stream is None:
             self._check_not_idle(stream_id, "DATA")
-            self._spend_idle_frame()
+            self._conduct.idle_frame(self.now)
             if stream_id <= self._closed_streams.last_id:
                 self._closed_streams.judge(stream_id)
             return
@@ -315,10 +313,10 @@ class Http2Core:
             return
         self.inbox.hold(stream, size, padding)
         if size:
-            self._work += 1
+            self._conduct.work += 1
             stream.consumer.data(payload)
         else:
-            self._spend_idle_frame()
+            self._conduct.idle_frame(self.now)
 
     def _end_of_body(self, stream: Stream) -> None:
         if stream.length_left:
@@ -337,7 +335,7 @@ class Http2Core:
             raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "PRIORITY on stream 0")
         if len(payload) != 5:
             raise StreamProtocolError(stream_id, Http2Code.FRAME_SIZE_ERROR, "PRIORITY is not 5 bytes")
-        if _dependency(payload) == stream_id:
+        if frames.dependency(payload) == stream_id:
             raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "a stream depends on itself")
 
     def _on_reset(self, _flags: int, stream_id: int, payload: bytes) -> None:
@@ -347,7 +345,7 @@ class Http2Core:
         if stream is None:
             self._check_not_idle(stream_id, "RST_STREAM")
             return
-        self._spend_reset()
+        self._conduct.reset(self.now)
         consumer = stream.consumer
         self._drop(stream)
         consumer.cancelled()
@@ -447,27 +445,3 @@ class Http2Core:
     def _close(self, stream: Stream) -> None:
         self.streams.pop(stream.id, None)
         stream.consumer = NOBODY
-
-    def _spend_reset(self) -> None:
-        if not self._resets.spend(self.now):
-            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "too many streams were reset")
-
-    def _spend_idle_frame(self) -> None:
-        self._idle_frames.refund(self._work * self._limits.idle_frames_per_work)
-        self._work = 0
-        if not self._idle_frames.spend(self.now):
-            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "too many frames that bring no work")
-
-
-def _unpadded(payload: bytes) -> tuple[bytes, int]:
-    """Return a payload without its padding, and the bytes that the padding took."""
-    if not payload:
-        raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "a frame too short for its padding")
-    padding = payload[0]
-    if padding >= len(payload):
-        raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "more padding than payload")
-    return payload[1 : len(payload) - padding], padding + 1
-
-
-def _dependency(payload: bytes) -> int:
-    return int.from_bytes(payload[:4], "big") & frames.MAX_STREAM_ID

@@ -4,6 +4,8 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
+from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, Http2Code
+
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """The first bytes of a client that speaks HTTP/2."""
 
@@ -75,3 +77,18 @@ def goaway_frame(last_stream_id: int, code: int, message: str = "") -> bytes:
     """Return a GOAWAY frame."""
     numbers = last_stream_id.to_bytes(4, "big") + code.to_bytes(4, "big")
     return frame(GOAWAY, 0, 0, numbers + message.encode())
+
+
+def unpadded(payload: bytes) -> tuple[bytes, int]:
+    """Return a payload without its padding, and the bytes that the padding took."""
+    if not payload:
+        raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "a frame too short for its padding")
+    padding = payload[0]
+    if padding >= len(payload):
+        raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "more padding than payload")
+    return payload[1 : len(payload) - padding], padding + 1
+
+
+def dependency(payload: bytes) -> int:
+    """Return the stream that a priority's first bytes name."""
+    return int.from_bytes(payload[:4], "big") & MAX_STREAM_ID
