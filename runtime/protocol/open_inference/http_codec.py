@@ -14,7 +14,7 @@ import msgspec
 from mcp2026.runtime.errors import RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
-from mcp2026.runtime.model.signature import Signature, TensorSpec
+from mcp2026.runtime.model.signature import Signature, TensorSpec, count_rows
 from mcp2026.runtime.protocol.exchange import JSON, Response
 from mcp2026.runtime.protocol.open_inference.classification import classify
 from mcp2026.runtime.protocol.open_inference.compression import compress
@@ -42,7 +42,6 @@ from mcp2026.runtime.protocol.open_inference.requests import (
     elements,
     expect,
     from_region,
-    rows_of,
     to_region,
     wanted_outputs,
 )
@@ -249,7 +248,7 @@ def _decode_raw(
     return InferRequest(
         version,
         (array,),
-        rows_of(version, [array]),
+        count_rows(signature, [array]),
         all_outputs(signature, binary=True),
         "",
         request_parameters({}, headers, levels, limits.max_timeout_ns),

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
+from mcp2026.runtime.model.signature import count_rows
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
 from mcp2026.runtime.protocol.open_inference.parameters import Parameters, request_parameters
 from mcp2026.runtime.protocol.open_inference.requests import (
@@ -21,7 +22,6 @@ from mcp2026.runtime.protocol.open_inference.requests import (
     WantedOutput,
     elements,
     names_of,
-    rows_of,
 )
 
 
@@ -109,7 +109,7 @@ def ask(
             flat = elements(next(contents), source.expected, source.field)
         arrays.append(flat.reshape(source.shape))
     inputs = tuple([arrays[place] for place in asked.order])
-    rows = rows_of(version, inputs)
+    rows = count_rows(version.signature, list(inputs))
     return InferRequest(version, inputs, rows, asked.outputs, request_id or asked.id, wanted)
 
 

@@ -8,13 +8,7 @@ from typing import NamedTuple
 from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
-from mcp2026.runtime.model.signature import (
-    MAX_DIMENSIONS,
-    Signature,
-    TensorSpec,
-    check_shape,
-    count_rows,
-)
+from mcp2026.runtime.model.signature import MAX_DIMENSIONS, Signature, TensorSpec, check_shape
 from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, DataType, from_wire
 from mcp2026.runtime.protocol.open_inference.parameters import (
     Parameters,
@@ -115,18 +109,6 @@ def from_region(part: RegionPart, expected: Expected, field: str) -> Array:
 
     """
     return elements(part.region.read(part.offset, part.byte_size), expected, field)
-
-
-def rows_of(version: LoadedVersion, inputs: Sequence[Array]) -> int:
-    """Return the rows that a request counts as.
-
-    Raises:
-        RequestError: the inputs disagree, or have more than one execution takes.
-
-    """
-    if version.max_rows is None:
-        return 1
-    return count_rows(version.signature, list(inputs), version.max_rows)
 
 
 def all_outputs(signature: Signature, *, binary: bool) -> tuple[WantedOutput, ...]:

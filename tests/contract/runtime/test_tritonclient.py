@@ -1,8 +1,11 @@
 """The unmodified Triton client, over HTTP and over gRPC: what both of them can do."""
 
 import queue
+import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -311,6 +314,47 @@ def test_mistakes_are_told_with_triton_s_statuses(client: Any, protocol: Any) ->
     assert status("sums", [put(protocol, "a", np.zeros((1, 3), np.float32)), inputs[0]]) == wrong
     assert status("sums", [put(protocol, "a", np.zeros((1, 4), np.int64), "INT64"), inputs[0]]) == wrong
     assert status("sums", inputs, outputs=[protocol.InferRequestedOutput("none")]) == wrong
+
+
+def test_a_request_with_more_rows_than_a_run_is_answered_whole(client: Any, protocol: Any) -> None:
+    inputs, total, difference = sums(protocol, rows=21)
+    result = client.infer("sums", inputs)
+    assert same(result.as_numpy("sum"), total)
+    assert same(result.as_numpy("difference"), difference)
+
+
+def test_each_of_a_batch_gets_only_the_outputs_that_it_asked_for(server: Server, protocol: Any) -> None:
+    inputs, total, difference = sums(protocol)
+    expected = {"sum": total, "difference": difference}
+    names = ["sum", "difference"] * 10
+
+    def ask(name: str) -> Any:
+        with protocol.InferenceServerClient(address_of(server, protocol)) as client:
+            return client.infer("sums", inputs, outputs=[protocol.InferRequestedOutput(name)])
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(ask, names))
+    for name, result in zip(names, results, strict=True):
+        assert same(result.as_numpy(name), expected[name])
+        assert result.as_numpy("sum" if name == "difference" else "difference") is None
+
+
+def test_a_request_s_own_timeout_counts_also_where_the_model_has_none(
+    tmp_path: Path, model: Callable[[str], Path], protocol: Any
+) -> None:
+    folder = tmp_path / "slow/1"
+    folder.mkdir(parents=True)
+    shutil.copy(model("slow"), folder / "model.onnx")
+    server = serve(tmp_path, ["slow"])
+    try:
+        with protocol.InferenceServerClient(address_of(server, protocol)) as client:
+            inputs = [put(protocol, "input", np.ones((1, 16), np.float32))]
+            assert client.infer("slow", inputs, timeout=0).as_numpy("output").shape == (1, 16)
+            with pytest.raises(InferenceServerException, match="within the time") as late:
+                client.infer("slow", inputs, timeout=1)
+            assert str(late.value.status()) in ("503", "StatusCode.UNAVAILABLE")
+    finally:
+        server.close()
 
 
 def test_requests_sent_at_once_are_all_answered(server: Server, protocol: Any) -> None:

@@ -110,6 +110,15 @@ def test_header_0_means_one_row_of_the_only_input() -> None:
     assert wave.inputs[0].tolist() == [1, 2]
 
 
+def test_a_request_may_have_more_rows_than_a_run() -> None:
+    assert decode({"inputs": [json_input(shape=[9, 3], data=[0] * 27)]}, target=ONE).rows == 9
+
+
+def test_inputs_with_different_rows_are_refused() -> None:
+    texts = json_input("s", datatype="BYTES", shape=[1, 1], data=["p"])
+    assert refused({"inputs": [json_input("a"), texts]}).field == "shape"
+
+
 def test_the_tenant_and_the_priority_can_come_from_headers() -> None:
     body = {"inputs": [json_input()]}
     assert decode(body, target=ONE, x_mcp_tenant_id=b"acme", x_mcp_priority=b"2").wanted[::2] == (2, "acme")
@@ -163,7 +172,6 @@ def test_an_input_that_does_not_fit_is_named(changes: dict[str, Any], field: str
         ({}, "body"),
         ({"inputs": []}, "inputs"),
         ({"inputs": [json_input(), json_input()]}, "inputs"),
-        ({"inputs": [json_input(shape=[9, 3], data=[0] * 27)]}, "shape"),
         ({"inputs": [json_input()], "outputs": [{"name": "z"}]}, "outputs"),
         ({"inputs": [json_input()], "outputs": [{"name": "y"}, {"name": "y"}]}, "outputs"),
         ({"inputs": [json_input()], "outputs": [{}]}, "outputs[0]"),
