@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
 from mcp2026.runtime.shared_memory.keys import check_range, file_name
 
@@ -46,7 +48,7 @@ class Region:
     byte_size: int
     _descriptor: _Descriptor
 
-    def read(self, offset: int, byte_size: int) -> bytearray:
+    def read(self, offset: int, byte_size: int) -> memoryview:
         """Return a copy of `byte_size` bytes from `offset` of the region on.
 
         Raises:
@@ -54,12 +56,11 @@ class Region:
 
         """
         check_range(f"region {self.name!r}", offset, byte_size, self.byte_size)
-        content = bytearray(byte_size)
-        view = memoryview(content)
+        content = np.empty(byte_size, np.uint8).data
         done = 0
         while done < byte_size:
             try:
-                count = os.preadv(self._descriptor.number, [view[done:]], self.offset + offset + done)
+                count = os.preadv(self._descriptor.number, [content[done:]], self.offset + offset + done)
             except OSError as error:
                 raise self._lost(f"cannot be read: {error.strerror}") from error
             if count == 0:
