@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mcp2026.api.serving import ServedVersion, ServingConfig
@@ -38,11 +39,10 @@ class LoadedVersion:
         """Its tensors can be memory of ours; text cannot."""
         self.lanes: dict[Shapes, Lane] = {}
         """Where its requests wait, by the shapes of their inputs; filled by the data plane."""
-        self._capacity = self.max_rows and next_padded_size(config.execution.padded_batch_sizes, self.max_rows)
-        self.tensors = TensorCache(self._make_arena, enabled=config.batching.tensor_cache)
-
-    def _make_arena(self, shapes: Shapes) -> Arena:
-        return Arena(self.session, self.signature, shapes, self._capacity)
+        capacity = self.max_rows and next_padded_size(config.execution.padded_batch_sizes, self.max_rows)
+        # No bound method: a version that is referred to by what it owns stays until the collector comes.
+        make_arena = partial(Arena, session, signature, capacity=capacity)
+        self.tensors = TensorCache(make_arena, enabled=config.batching.tensor_cache)
 
     def run(self, binding: Any) -> None:
         """Execute what `binding` holds. Releases Python's lock while it computes."""

@@ -47,6 +47,11 @@ class ModelStore:
         """Return all models that are served."""
         return tuple(self._served.values())
 
+    def versions(self, name: str) -> tuple[LoadedVersion, ...]:
+        """Return the versions of a model that are served; none if it is not."""
+        model = self._served.get(name)
+        return () if model is None else tuple(model.versions.values())
+
     def model(self, name: str) -> ServedModel:
         """Return a model that is served.
 

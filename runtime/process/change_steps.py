@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable
 
 from mcp2026.api.errors import SettingsError
@@ -9,6 +10,7 @@ from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.changes import Change, Changed, RegisterRegion, UnloadModel, UnregisterRegion
 from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
 from mcp2026.runtime.inference import InferenceService
+from mcp2026.runtime.model.freed_memory import give_back_freed_memory
 from mcp2026.runtime.model.loaded import ServedModel
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.process.control import (
@@ -43,6 +45,7 @@ class ChangeSteps:
         regions: SharedMemoryRegions,
         tell: Callable[[ToParent], None],
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._load = load
         self._store = store
         self._service = service
@@ -63,7 +66,7 @@ class ChangeSteps:
         """Do what the parent says."""
         match message:
             case Prepare(change_id, step):
-                task = asyncio.get_running_loop().create_task(self._prepare(change_id, step))
+                task = self._loop.create_task(self._prepare(change_id, step))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case Commit(change_id):
@@ -78,8 +81,7 @@ class ChangeSteps:
         model = None
         try:
             if isinstance(step, ServeModel):
-                loop = asyncio.get_running_loop()
-                model = await loop.run_in_executor(None, self._load, step.config)
+                model = await self._loop.run_in_executor(None, self._load, step.config)
             elif isinstance(step, RegisterRegion):
                 self._regions.register(step.name, step.key, step.offset, step.byte_size)
         except RequestError as error:
@@ -96,13 +98,24 @@ class ChangeSteps:
 
     def _commit(self, step: Step, model: ServedModel | None) -> None:
         if isinstance(step, UnloadModel):
+            self._watch_leaving(step.model)
             self._store.remove(step.model, "unloaded")
             self._service.retire(step.model)
         elif isinstance(step, UnregisterRegion):
             self._regions.unregister(step.name)
         elif model is not None:
+            self._watch_leaving(model.name)
             self._store.put(model)
             self._service.serve(model)
+
+    def _watch_leaving(self, name: str) -> None:
+        """Give memory back when the last request has let go of the versions that are served now."""
+        for version in self._store.versions(name):
+            finalizer = weakref.finalize(version, self._loop.call_soon_threadsafe, self._give_back)
+            finalizer.atexit = False
+
+    def _give_back(self) -> None:
+        self._loop.run_in_executor(None, give_back_freed_memory)
 
     def _discard(self, change_id: int) -> None:
         prepared = self._prepared.pop(change_id, None)
