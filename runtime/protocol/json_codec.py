@@ -19,7 +19,8 @@ from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel, rows_of_a_run
 from mcp2026.runtime.model.signature import STRING, TensorSpec, check_shape, count_rows
 from mcp2026.runtime.model.store import ModelStore
-from mcp2026.runtime.protocol.json_form import DECODERS, Decode, UsualForm
+from mcp2026.runtime.protocol.json_form import DECODERS, HELD_OTHERWISE, Decode, UsualForm
+from mcp2026.runtime.protocol.json_turns import LARGE_BODY, InTurns, at_once, read_list, write_list
 from mcp2026.runtime.protocol.open_inference.datatypes import bf16_from_fp32, fp32_from_bf16
 
 _RAW_EMPTY = msgspec.Raw()
@@ -102,10 +103,7 @@ class JsonCodec:
         try:
             usual = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            document = _parse(body)
-            model = self._store.only(document.model)
-            version = model.version(document.version_id)
-            return self._fit(document, model, version, self._form(model, version))
+            return at_once(self.decode_in_turns(body))
         model = self._store.only(usual.model)
         version = model.version(usual.version_id)
         form = self._forms.get(id(version))
@@ -114,11 +112,11 @@ class JsonCodec:
         values, shape = usual.input, usual.shape
         known = form.known.get(shape)
         if known is None or known.values != len(values) or form.decode is not self._decode:
-            return self._fit(_parse(body), model, version, form)
+            return at_once(self._fit(_parse(body), model, version, form))
         try:
             memory = known.pack(*values)
         except (OverflowError, struct.error):
-            return self._fit(_parse(body), model, version, form)
+            return at_once(self._fit(_parse(body), model, version, form))
         return InferRequest(
             model,
             version,
@@ -133,6 +131,14 @@ class JsonCodec:
             True,
         )
 
+    def decode_in_turns(self, body: bytes) -> InTurns[InferRequest]:
+        """Do the same for a large body, with pauses."""
+        document = _parse(body)
+        yield
+        model = self._store.only(document.model)
+        version = model.version(document.version_id)
+        return (yield from self._fit(document, model, version, self._form(model, version)))
+
     def encode(self, request: InferRequest, outputs: list[Array]) -> bytes:
         """Return the body of the answer.
 
@@ -141,23 +147,27 @@ class JsonCodec:
 
         """
         form = request.form
+        if request.simple and request.id is None and len(request.outputs) == 1:
+            (index,) = request.outputs
+            array = outputs[index]
+            return b'%b,"output":%b%b' % (form.start, form.values[index](array), form.end(index, array.shape))
+        return at_once(self.encode_in_turns(request, outputs))
+
+    def encode_in_turns(self, request: InferRequest, outputs: list[Array]) -> InTurns[bytes]:
+        """Do the same for a large answer, with pauses; `outputs` must stay as they are meanwhile."""
+        form = request.form
         start = form.start
         if request.id is not None:
             start += b',"id":' + msgspec.json.encode(request.id)
-        if request.simple and len(request.outputs) == 1:
-            (index,) = request.outputs
-            array = outputs[index]
-            return b'%b,"output":%b%b' % (start, form.values[index](array), form.end(index, array.shape))
+        lists = []
+        for index in request.outputs:
+            values = yield from write_list(form.values[index], outputs[index])
+            lists.append(values + form.end(index, outputs[index].shape))
+        if request.simple and len(lists) == 1:
+            return b'%b,"output":%b' % (start, lists[0])
         specs = request.version.signature.outputs
-        named = [
-            b'%b:{"data":%b%b'
-            % (
-                msgspec.json.encode(specs[index].name),
-                form.values[index](outputs[index]),
-                form.end(index, outputs[index].shape),
-            )
-            for index in request.outputs
-        ]
+        names = [msgspec.json.encode(specs[index].name) for index in request.outputs]
+        named = [b'%b:{"data":%b' % pair for pair in zip(names, lists, strict=True)]
         return b'%b,"outputs":{%b}}' % (start, b",".join(named))
 
     def _form(self, model: ServedModel, version: LoadedVersion) -> UsualForm:
@@ -170,22 +180,23 @@ class JsonCodec:
 
     def _fit(
         self, document: InferBody, model: ServedModel, version: LoadedVersion, form: UsualForm
-    ) -> InferRequest:
+    ) -> InTurns[InferRequest]:
         """Check whatever `document` says against the version."""
         signature = version.signature
         simple = document.inputs is None
         tensors = _tensors(document, signature.inputs)
-        arrays = tuple(
-            _array(spec, tensor, "" if simple else f"inputs.{spec.name}.")
-            for spec, tensor in zip(signature.inputs, tensors, strict=True)
-        )
-        rows = count_rows(signature, list(arrays), rows_of_a_run(model.config))
+        arrays = []
+        for spec, tensor in zip(signature.inputs, tensors, strict=True):
+            arrays.append((yield from _array(spec, tensor, "" if simple else f"inputs.{spec.name}.")))
+        rows = count_rows(signature, arrays, rows_of_a_run(model.config))
         outputs = _outputs(document.outputs, signature.outputs)
         timeout_ns = _timeout(document.timeout_ms, self._max_timeout_ns)
         if simple and form.decode is not None:
             form.learn(arrays[0].shape, arrays[0].size, rows)
             self._decode = form.decode
-        return InferRequest(model, version, form, arrays, rows, outputs, timeout_ns, document.id, simple)
+        return InferRequest(
+            model, version, form, tuple(arrays), rows, outputs, timeout_ns, document.id, simple
+        )
 
 
 def _parse(body: bytes) -> InferBody:
@@ -222,13 +233,19 @@ def _tensors(document: InferBody, specs: tuple[TensorSpec, ...]) -> list[TensorB
     return [TensorBody(document.input, document.shape)]
 
 
-def _array(spec: TensorSpec, tensor: TensorBody, prefix: str) -> Array:
+def _array(spec: TensorSpec, tensor: TensorBody, prefix: str) -> InTurns[Array]:
     field = f"{prefix}data" if prefix else "input"
     if len(tensor.shape) > _MAX_DIMENSIONS:
         raise invalid(f"{prefix}shape", f"has {len(tensor.shape)} dimensions", f"{len(spec.dims)} dimensions")
     kind = "f" if spec.datatype == "BF16" else spec.dtype.kind
+    text = bytes(tensor.data)
+    if len(text) > LARGE_BODY and spec.datatype not in HELD_OTHERWISE:
+        array = yield from read_list(text, spec.dtype, _LISTS[kind].decode)
+        if array is not None:
+            check_shape(spec, tensor.shape, array.size, f"{prefix}shape")
+            return array.reshape(tensor.shape)
     try:
-        values = _LISTS[kind].decode(tensor.data)
+        values = _LISTS[kind].decode(text)
     except msgspec.DecodeError as error:
         raise _misfit(error, field, f"a flat list of {_KINDS[kind]}") from error
     check_shape(spec, tensor.shape, len(values), f"{prefix}shape")

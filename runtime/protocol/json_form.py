@@ -23,8 +23,8 @@ from mcp2026.runtime.protocol.open_inference.json_data import to_json
 _MAX_SHAPES = 256
 _CODES = {"f2": "e", "f4": "f", "f8": "d"} | dict(zip(("i1", "i2", "i4", "i8"), "bhiq", strict=True))
 _CODES |= dict(zip(("u1", "u2", "u4", "u8", "b1"), "BHIQ?", strict=True))
-"""numpy's name of a type to the letter of `struct`, whose native sizes are the same."""
-_HELD_AS_BITS = ("BF16", "BYTES")
+"""numpy's name of a type to the letter of `struct`."""
+HELD_OTHERWISE = ("BF16", "BYTES")
 _N, _E = ord("n"), ord("e")
 _TWICE_ROUNDED = b"7.038531e-26"
 """The only shortest digits of a float32 that do not bring it back by way of a float64 (all were tried)."""
@@ -73,7 +73,7 @@ class UsualForm:
     def __init__(self, version: LoadedVersion, config: ServingConfig) -> None:
         self.config = config
         spec = version.signature.inputs[0]
-        packed = len(version.signature.inputs) == 1 and spec.datatype not in _HELD_AS_BITS
+        packed = len(version.signature.inputs) == 1 and spec.datatype not in HELD_OTHERWISE
         self.dtype = spec.dtype
         self.decode = DECODERS[spec.dtype.kind] if packed else None
         """Decodes bodies for this version; None if it has no usual form."""
@@ -93,8 +93,7 @@ class UsualForm:
             return
         if len(self.known) >= _MAX_SHAPES:
             self.known.clear()
-        code = _CODES[self.dtype.str[1:]]
-        self.known[shape] = KnownShape(values, rows, struct.Struct(f"{values}{code}").pack)
+        self.known[shape] = KnownShape(values, rows, struct.Struct(layout(self.dtype, values)).pack)
 
     def end(self, output: int, shape: tuple[int, ...]) -> bytes:
         """Return what stands behind the numbers of an output: its shape and type."""
@@ -105,6 +104,14 @@ class UsualForm:
             end = b',"shape":%b,"dtype":%b}' % (msgspec.json.encode(shape), self._names[output])
             self._ends[output, shape] = end
         return end
+
+
+def layout(dtype: np.dtype[Any], values: int) -> str:
+    """Return `struct`'s format of an array.
+
+    With `=` it refuses a number too large for float32, which it makes an infinity of without.
+    """
+    return f"={values}{_CODES[dtype.str[1:]]}"
 
 
 def numbers(array: Array) -> bytes:

@@ -12,10 +12,11 @@ from mcp2026.runtime.health import Health
 from mcp2026.runtime.inference import Call, InferenceService
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, VersionMetrics
 from mcp2026.runtime.model.loaded import ServedModel, rows_of_a_run
-from mcp2026.runtime.model.signature import TensorSpec
+from mcp2026.runtime.model.signature import STRING, TensorSpec
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.protocol.exchange import JSON, Cancel, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.json_codec import InferRequest, JsonCodec
+from mcp2026.runtime.protocol.json_turns import LARGE_BODY, LARGE_VALUES, InTurns, Turns, at_once
 from mcp2026.runtime.protocol.scheduling_labels import scheduling_labels
 
 log = logging.getLogger(__name__)
@@ -77,8 +78,7 @@ class Observability:
             return self._routes[head.path][method](head, body, respond)
         except Exception:
             log.exception("%s %s failed", head.method, head.path)
-            self._failures.failed(ErrorCode.INTERNAL)
-            respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
+            self._broke(respond)
             return None
 
     def protocol_error(self, status: int, message: str) -> Response:
@@ -86,6 +86,11 @@ class Observability:
         code = _CODES_OF_PROTOCOL[status]
         self._failures.failed(code)
         return error_response(RequestError(code, message))
+
+    def _broke(self, respond: Respond) -> None:
+        """Answer for an exception that nobody expected."""
+        self._failures.failed(ErrorCode.INTERNAL)
+        respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
 
     def _live(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         respond(Response(200, b"ok\n", _TEXT))
@@ -115,18 +120,41 @@ class RestApi(Observability):
         self._store = store
         self._service = service
         self._codec = JsonCodec(store, max_timeout_ns)
+        self._turns = Turns()
         self._routes |= {INFER_PATH: {"POST": self._infer}, "/v1/models": {"GET": self._models}}
 
     def _infer(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         arrived_ns = time.monotonic_ns()
+        if len(body) > LARGE_BODY:
+            return self._infer_in_turns(head, body, respond, arrived_ns)
         try:
-            request = self._codec.decode(body)
-            labels = scheduling_labels(head.headers, request.model.config)
+            return self._submit(self._codec.decode(body), head, respond, arrived_ns)
         except RequestError as error:
             self._fail(error, respond)
             return None
 
-        answer = _Answer(self._codec, request, respond)
+    def _infer_in_turns(self, head: RequestHead, body: bytes, respond: Respond, arrived_ns: int) -> Cancel:
+        cancel: Cancel | None = None
+
+        def read() -> InTurns[None]:
+            nonlocal cancel
+            try:
+                request = yield from self._codec.decode_in_turns(body)
+                cancel = self._submit(request, head, respond, arrived_ns)
+            except RequestError as error:
+                self._fail(error, respond)
+            except Exception:
+                log.exception("a large body could not be read")
+                self._broke(respond)
+
+        work = read()
+        if not self._turns.add(work, len(body)):
+            self._fail(RequestError(ErrorCode.QUEUE_FULL, "too many large bodies wait already"), respond)
+        return lambda: work.close() if cancel is None else cancel()
+
+    def _submit(self, request: InferRequest, head: RequestHead, respond: Respond, arrived_ns: int) -> Cancel:
+        labels = scheduling_labels(head.headers, request.model.config)
+        answer = _Answer(self._codec, request, respond, self._turns)
         return self._service.submit(
             Call(
                 request.version,
@@ -158,14 +186,19 @@ class RestApi(Observability):
 class _Answer:
     """What the data plane needs to answer one request."""
 
-    __slots__ = ("_codec", "_request", "_respond", "_response")
+    __slots__ = ("_codec", "_outputs", "_request", "_respond", "_response", "_turns")
 
-    def __init__(self, codec: JsonCodec, request: InferRequest, respond: Respond) -> None:
+    def __init__(self, codec: JsonCodec, request: InferRequest, respond: Respond, turns: Turns) -> None:
         self._codec = codec
         self._request = request
         self._respond = respond
+        self._turns = turns
 
     def encode(self, outputs: list[Array]) -> Callable[[], None]:
+        for array in outputs:
+            if array.size > LARGE_VALUES and array.dtype != STRING:
+                self._outputs = [array.copy() for array in outputs]
+                return self._send_in_turns
         self._response = Response(200, self._codec.encode(self._request, outputs))
         return self._send
 
@@ -174,6 +207,19 @@ class _Answer:
 
     def _send(self) -> None:
         self._respond(self._response)
+
+    def _send_in_turns(self) -> None:
+        size = sum(array.nbytes for array in self._outputs)
+        if not self._turns.add(self._write(), size):
+            at_once(self._write())
+
+    def _write(self) -> InTurns[None]:
+        try:
+            body = yield from self._codec.encode_in_turns(self._request, self._outputs)
+        except RequestError as error:
+            self.fail(error)
+        else:
+            self._respond(Response(200, body))
 
 
 def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:

@@ -15,6 +15,7 @@ from mcp2026.api.serving import Batching, single_version
 from mcp2026.runtime.errors import RequestError
 from mcp2026.runtime.model.signature import TensorSpec
 from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.protocol import json_codec, json_turns
 from mcp2026.runtime.protocol.json_codec import JsonCodec
 from mcp2026.runtime.protocol.json_form import numbers
 from tests.unit.runtime.loaded_versions import loaded_model
@@ -51,15 +52,15 @@ def outcome(codec: JsonCodec, body: bytes) -> Any:
     return arrays, request.rows, request.outputs, request.timeout_ns, request.id, request.simple
 
 
+WHOLE = st.integers(-3, 300)
 NUMBER = (
     st.floats(allow_nan=False, allow_infinity=False).map(json.dumps)
     | st.floats(width=16, allow_nan=False, allow_infinity=False).map(json.dumps)
     | st.integers(-(2**65), 2**65).map(str)
-    | st.integers(-3, 300).map(str)
     | st.sampled_from(
         ["65519.99", "65520", "3.4028235677973366e38", "3.4028235677973362e38", "1e400", "-0.0"]
     )
-    | st.sampled_from(["7.038531e-26", "1E5", "0.1e1", "1" * 400])
+    | st.sampled_from(["1e39", "-2e100", "7.038531e-26", "1E5", "0.1e1", "1" * 400])
 )
 ODD = st.sampled_from(
     ["true", "false", "null", '"1"', "[1]", "{}", "NaN", "Infinity", "-Infinity", "01", "1.", ""]
@@ -67,15 +68,29 @@ ODD = st.sampled_from(
 TRUTH = st.sampled_from(["true", "false"])
 
 
+MODERATE = (
+    st.floats(-60_000, 60_000, width=16).map(json.dumps) | st.floats(-1, 1).map(json.dumps) | WHOLE.map(str)
+)
+
+
+VALUES = {"booleans": TRUTH, "integers": WHOLE.map(str)}
+
+
 def listed(values: st.SearchStrategy[str], size: int) -> st.SearchStrategy[str]:
-    return st.lists(values, min_size=size, max_size=size).map(lambda items: "[" + ", ".join(items) + "]")
+    """Return lists of `size` values, of which at most one is not as moderate as the others."""
+
+    def text(items: list[str], odd: str, place: int) -> str:
+        return "[" + ", ".join([*items[:place], odd, *items[place + 1 :]]) + "]"
+
+    place = st.integers(0, size - 1)
+    return st.builds(text, st.lists(values, min_size=size, max_size=size), values | NUMBER | ODD, place)
 
 
 INPUT = (
-    listed(NUMBER, 16)
-    | listed(NUMBER, 4)
+    listed(MODERATE, 16)
+    | listed(MODERATE, 4)
+    | listed(WHOLE.map(str), 4)
     | listed(TRUTH, 4)
-    | listed(NUMBER | ODD, 4)
     | st.sampled_from(["null", "3", "[]", '"text"', "{}", "[1,]", "[" * 2_000])
 )
 SHAPE = st.sampled_from(
@@ -95,9 +110,14 @@ FIELDS: dict[str, st.SearchStrategy[str]] = {
 
 
 @st.composite
-def bodies(draw: st.DrawFn) -> bytes:
-    usual = [("input", draw(INPUT)), ("shape", draw(SHAPE))]
-    more = draw(st.lists(st.sampled_from(sorted(FIELDS)), max_size=2))
+def bodies(draw: st.DrawFn, size: int, values: st.SearchStrategy[str]) -> bytes:
+    """Return bodies of which many differ from the usual one in a single value at most."""
+    often = st.integers(0, 3)
+    usual = [
+        ("input", draw(listed(values, size) if draw(often) else INPUT)),
+        ("shape", f"[1, {size}]" if draw(often) else draw(SHAPE)),
+    ]
+    more = [] if draw(often) else draw(st.lists(st.sampled_from(sorted(FIELDS)), max_size=2))
     members = usual + [(name, draw(FIELDS[name])) for name in more]
     if draw(st.booleans()):
         members = draw(st.permutations(members))
@@ -109,17 +129,40 @@ def bodies(draw: st.DrawFn) -> bytes:
 @pytest.mark.parametrize("name", MODELS)
 def test_both_ways_agree_on_every_document(store_of: Callable[[str], ModelStore], name: str) -> None:
     store = store_of(name)
-    short, long = JsonCodec(store, 10**9), JsonCodec(store, 10**9)
+    size = 16 if name == "add" else 4
+    value = True if name == "booleans" else 1
+    usual = json.dumps({"input": [value] * size, "shape": [1, size]}).encode()
+    short, long, sliced = JsonCodec(store, 10**9), JsonCodec(store, 10**9), JsonCodec(store, 10**9)
 
-    @settings(max_examples=250, deadline=None)
-    @given(bodies())
+    outcome(short, usual)  # the usual shape is known now
+
+    @settings(max_examples=400, deadline=None)
+    @given(bodies(size, VALUES.get(name, MODERATE)))
     def agree(body: bytes) -> None:
         long._decode = long_way
         expected = outcome(long, body)
         assert outcome(short, body) == expected
-        assert outcome(short, body) == expected  # the shape is known now
+        sliced._decode = long_way
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(json_codec, "LARGE_BODY", 8)
+            patch.setattr(json_turns, "LARGE_BODY", 8)
+            assert outcome(sliced, body) == expected
 
     agree()
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("add", "1e39"), ("add", "3.4028235677973366e38"), ("halves", "65520")]
+)
+def test_a_number_too_large_is_refused_also_in_a_known_shape(
+    store_of: Callable[[str], ModelStore], name: str, number: str
+) -> None:
+    codec = JsonCodec(store_of(name), 10**9)
+    size = 16 if name == "add" else 4
+    codec.decode(json.dumps({"input": [1] * size, "shape": [1, size]}).encode())
+    body = f'{{"input": [{number}{", 1" * (size - 1)}], "shape": [1, {size}]}}'.encode()
+    with pytest.raises(RequestError, match="too large"):
+        codec.decode(body)
 
 
 @pytest.mark.parametrize(("name", "values"), [("add", 16), ("halves", 4), ("integers", 4)])
