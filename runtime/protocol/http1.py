@@ -203,10 +203,10 @@ class Http1Connection(asyncio.Protocol):
             self._offer = True
             return
         self._head = RequestHead(self._parser.get_method().decode("latin-1"), path, headers)
-        if length is not None and length > limits.max_body_bytes:
+        self._refusal = self._application.admit(self._head)
+        if self._refusal is None and length is not None and length > limits.max_body_bytes:
             self.refuse(413, self._too_large())
             return
-        self._refusal = self._application.admit(self._head)
         expects = headers.get(b"expect", b"").lower() == b"100-continue" and not self._is_http_10()
         if self._refusal is not None:
             if expects or (length or 0) > _SMALL_BODY:

@@ -46,12 +46,11 @@ class HttpExchange:
         self._request = request
         self._head_only = request.head.method == "HEAD"
         length = request.content_length
-        if length is not None and length > self._max_body:
-            self._refuse(self._too_large())
-            return
         refusal = application.admit(request.head)
         if refusal is not None:
             self._refuse(refusal)
+        elif length is not None and length > self._max_body:
+            self._refuse(self._too_large())
         elif request.expects_continue and not ends:
             stream.inform(100)
 

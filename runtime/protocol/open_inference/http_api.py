@@ -115,7 +115,7 @@ class OpenInferenceApi:
         return path.startswith(ROOT) and path[len(ROOT) : len(ROOT) + 1] in ("", "/")
 
     def admit(self, head: RequestHead) -> Response | None:
-        """Refuse unknown paths, wrong verbs and unknown encodings before their body is read."""
+        """Refuse unknown paths, wrong verbs, large bodies and unknown encodings before the body is read."""
         target = self._paths.find(head.path)
         if target is None:
             return error_response(RequestError(ErrorCode.NOT_FOUND, f"nothing at {head.path[:200]}"))
@@ -125,6 +125,12 @@ class OpenInferenceApi:
                 ErrorCode.METHOD_NOT_ALLOWED, f"{head.path[:200]} does not take {head.method}"
             )
             return error_response(error, ((b"allow", ", ".join(verbs).encode()),))
+        length = head.headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._limits.max_tensor_bytes:
+            # Connections refuse it too, but not in words that clients of this protocol can read.
+            limit = self._limits.max_tensor_bytes
+            error = RequestError(ErrorCode.BODY_TOO_LARGE, f"the body is larger than {limit} bytes")
+            return error_response(error)
         encoding = head.headers.get(b"content-encoding")
         if encoding is not None:
             try:

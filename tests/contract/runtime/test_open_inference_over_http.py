@@ -142,6 +142,15 @@ def test_a_client_may_leave_while_its_body_is_decompressed(server: Server) -> No
     assert request(server, "GET", "/v2/health/ready").status == 200
 
 
+def test_a_body_that_is_too_large_is_told_in_words(client: Any) -> None:
+    array = np.zeros((100, 3_000), np.float32)
+    tensor = triton.InferInput("x", list(array.shape), "FP32").set_data_from_numpy(array)
+    with pytest.raises(InferenceServerException, match="larger than 1048576 bytes") as mistake:
+        client.infer("wide", [tensor])
+    assert str(mistake.value)
+    assert mistake.value.status() == "413"
+
+
 def test_a_raw_body_is_one_row_of_the_only_input(server: Server) -> None:
     row = np.array([1.5, -2], np.float32).tobytes()
     reply = request(server, "POST", "/v2/models/FP32/infer", row, inference_header_content_length="0")

@@ -119,7 +119,7 @@ def test_inputs_that_disagree_about_rows_are_refused(shared) -> None:
 
 
 def test_an_unknown_path_is_not_found(shared) -> None:
-    reply = shared("add").request("GET", "/v2/nothing")
+    reply = shared("add").request("GET", "/v1/nothing")
     assert (reply.status, reply.error["code"]) == (404, "not_found")
 
 
