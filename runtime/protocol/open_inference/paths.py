@@ -70,6 +70,8 @@ _OF_MEMORY = {
     ("cudasharedmemory", "register"): Resource.CUDA_REGISTER,
     ("cudasharedmemory", "unregister"): Resource.CUDA_UNREGISTER,
 }
+_LONGEST = 1_024
+"""Longer paths are read anew each time, so that no client fills the memory with them."""
 _NAMED_ONLY = (Resource.SYSTEM_REGISTER, Resource.CUDA_REGISTER)
 
 
@@ -87,9 +89,11 @@ class PathTable:
             return self._known[path]
         except KeyError:
             pass
-        if len(self._known) >= self._most:
-            self._known.clear()
-        target = self._known[path] = read_path(path)
+        target = read_path(path)
+        if len(path) <= _LONGEST:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            self._known[path] = target
         return target
 
 

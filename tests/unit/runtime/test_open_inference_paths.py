@@ -58,3 +58,6 @@ def test_ever_new_paths_cost_no_memory() -> None:
         assert table.find(f"/v2/models/{number}") == Target(Resource.MODEL, str(number))
         assert len(table._known) <= 10
     assert table.find("/v2") is table.find("/v2")
+    known = len(table._known)
+    assert table.find("/v2/models/" + "m" * 10_000) == Target(Resource.MODEL, "m" * 10_000)
+    assert len(table._known) == known
