@@ -143,10 +143,10 @@ def measure_raw(sample: Sample, conditions: Conditions, seconds: float, batch: i
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         task = make_task(find_peer("bare"), sample, conditions, Path(folder))
         run = subprocess.run(
-            [
-                *("taskset", "-c", conditions.server_cores, sys.executable, "-m", "bench.peers.raw.program"),
-                *(str(seconds), str(batch)),
-            ],
+            conditions.server_cores.command(
+                [sys.executable, "-m", "bench.peers.raw.program", str(seconds), str(batch)]
+            ),
+            start_new_session=True,
             env=server_environment({**task.to_environment(), "PYTHONPATH": str(ROOT)}, os.environ),
             capture_output=True,
             text=True,

@@ -45,7 +45,7 @@ def versions(peers: Iterable[Peer]) -> dict[str, str]:
     found = {
         "python": platform.python_version(),
         "onnxruntime": importlib.metadata.version("onnxruntime"),
-        "h2load": _first_line(["h2load", "--version"]),
+        "h2load": _first_line(["h2load", "--version"]).rpartition("/")[2],
     }
     for peer in peers:
         # The program asks its own environment; ours is this checkout, whose version says little.

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from statistics import median
 
+from bench.peers.catalogue import CEILING, NO_SERVER, OURS
 from bench.ratios import Row, rows
 from bench.results import Cell, ResultFile, Settings, Start
 
@@ -24,10 +25,7 @@ _COLUMNS = (
 def report(results: ResultFile) -> str:
     """Return all tables with the machine, the versions and the noise."""
     found = rows(results.rounds())
-    order = {cell.server: index for index, cell in enumerate(results.rounds())}
-    found.sort(
-        key=lambda row: (row.cell.model, row.cell.protocol, row.cell.concurrency, order[row.cell.server])
-    )
+    found.sort(key=_place)
     reasons = results.reasons()
     parts = [header(results.settings, results.starts)]
     for (model, protocol), group in groupby(found, key=lambda row: (row.cell.model, row.cell.protocol)):
@@ -37,6 +35,14 @@ def report(results: ResultFile) -> str:
     if found:
         parts.append(_noise(found))
     return "\n\n".join(parts) + "\n"
+
+
+def _place(row: Row) -> tuple[str, str, int, int, float]:
+    """Sort ours first, then the ceilings, then the peers from the fastest on."""
+    first = (OURS, CEILING, *NO_SERVER)
+    name = row.cell.server.partition("@")[0]
+    kind = first.index(name) if name in first else len(first)
+    return row.cell.model, row.cell.protocol, row.cell.concurrency, kind, -row.rate
 
 
 def header(settings: Settings | None, starts: Sequence[Start]) -> str:
@@ -54,7 +60,8 @@ def header(settings: Settings | None, starts: Sequence[Start]) -> str:
         lines.append(
             f"Servers on core {settings.server_cores}, client on core {settings.client_cores}, "
             f"{settings.threads} compute thread(s), batches of at most {settings.max_batch_size}, "
-            f"delay of batching peers {settings.delay_ms} ms, {settings.seconds} s a cell."
+            f"delay of batching peers {settings.delay_ms} ms, {settings.seconds:g} s a cell, "
+            f"niceness {settings.niceness}."
         )
     return "\n".join(lines)
 

@@ -33,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, tag="settings"):
     server_cores: str
     client_cores: str
     client: ClientName
+    niceness: int = 0
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):

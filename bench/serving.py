@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.cores import Cores
 from bench.errors import BenchError
 from bench.peers.peer import Peer
 from bench.peers.task import Task
@@ -30,10 +31,10 @@ POLL_EVERY_S = 0.05
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is the same for all servers of a comparison. Cores are lists as `taskset` takes them."""
+    """What is the same for all servers of a comparison."""
 
-    server_cores: str
-    client_cores: str
+    server_cores: Cores
+    client_cores: Cores
     threads: int
     max_batch_size: int
     delay_ms: int
@@ -120,7 +121,7 @@ def running(peer: Peer, sample: Sample, conditions: Conditions, logs: Path) -> I
     log = logs / f"{peer.name.replace('/', '_')}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            ["taskset", "-c", conditions.server_cores, *launch.command],
+            conditions.server_cores.command(launch.command),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -6,6 +6,7 @@ from typing import Literal
 
 from bench.client import h2load, workload
 from bench.client.load import LoadResult
+from bench.cores import Cores
 from bench.errors import BenchError, NotSupportedError
 from bench.exchange import Exchange
 from bench.protocols import Protocol
@@ -15,13 +16,13 @@ ClientName = Literal["h2load", "python"]
 
 @dataclass(frozen=True)
 class Load:
-    """`concurrency` requests at any time for `seconds`, from the cores `cores`."""
+    """`concurrency` requests at any time for `seconds`, from these cores."""
 
     exchange: Exchange
     protocol: Protocol
     concurrency: int
     seconds: float
-    cores: str
+    cores: Cores
 
 
 def check_client(client: ClientName) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.client.load import LoadResult, summarize
+from bench.cores import Cores
 from bench.errors import BenchError
 from bench.exchange import Exchange
 from bench.protocols import Protocol, connections_and_streams
@@ -75,7 +76,7 @@ def parse_log(text: str, summary: Summary, seconds: float, answer_bytes: int | N
 
 
 def run(
-    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: float, cores: str, answer_bytes: int
+    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: float, cores: Cores, answer_bytes: int
 ) -> LoadResult:
     """Load a server for `seconds` after a warm-up; the client runs on `cores`."""
     is_grpc = exchange.transport == "grpc"
@@ -90,9 +91,10 @@ def run(
         return parse_log(log.read_text() if log.exists() else "", summary, seconds, size)
 
 
-def _execute(words: list[str], cores: str, seconds: float) -> str:
+def _execute(words: list[str], cores: Cores, seconds: float) -> str:
     run = subprocess.run(
-        ["taskset", "-c", cores, *words],
+        cores.command(words),
+        start_new_session=True,
         capture_output=True,
         text=True,
         timeout=seconds + ENDS_WITHIN_S,

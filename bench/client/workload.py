@@ -21,6 +21,7 @@ import uvloop
 
 from bench.client.connection import ClientConnection
 from bench.client.load import LoadResult
+from bench.cores import Cores
 from bench.errors import BenchError
 from bench.exchange import Exchange
 from bench.peers.peer import ROOT
@@ -79,7 +80,7 @@ class StreamResult:
         return LoadResult(self.answers / seconds, self.p50_ms, self.p99_ms, self.errors, self.answers)
 
 
-def run(streams: Sequence[Stream], seconds: float, cores: str) -> dict[str, StreamResult]:
+def run(streams: Sequence[Stream], seconds: float, cores: Cores) -> dict[str, StreamResult]:
     """Run the streams from a process on `cores` for `seconds` after a warm-up; return results by name."""
     job = {
         "seconds": seconds,
@@ -96,7 +97,8 @@ def run(streams: Sequence[Stream], seconds: float, cores: str) -> dict[str, Stre
         ],
     }
     process = subprocess.run(
-        ["taskset", "-c", cores, sys.executable, "-m", "bench.client.workload"],
+        cores.command([sys.executable, "-m", "bench.client.workload"]),
+        start_new_session=True,
         input=json.dumps(job),
         cwd=ROOT,
         capture_output=True,

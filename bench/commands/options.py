@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from bench.cores import Cores
 from bench.serving import Conditions
 from tools.cluster.cache import cache_folder
 
@@ -60,6 +61,14 @@ def add_conditions(command: argparse.ArgumentParser) -> None:
         "--client-cores", default=str(cores[-1]), metavar="CORES", help="cores of the client (%(default)s)"
     )
     command.add_argument(
+        "--niceness",
+        type=int,
+        default=0,
+        choices=range(-20, 20),
+        metavar="N",
+        help="of servers and client; -12 keeps other work on this machine out, as root (%(default)s)",
+    )
+    command.add_argument(
         "--threads", type=positive, default=1, help="compute threads of each server (%(default)s)"
     )
     command.add_argument(
@@ -77,8 +86,8 @@ def add_conditions(command: argparse.ArgumentParser) -> None:
 def conditions(parsed: argparse.Namespace) -> Conditions:
     """Return where and how servers run."""
     return Conditions(
-        parsed.server_cores,
-        parsed.client_cores,
+        Cores(parsed.server_cores, parsed.niceness),
+        Cores(parsed.client_cores, parsed.niceness),
         parsed.threads,
         parsed.max_batch_size,
         parsed.delay_ms,

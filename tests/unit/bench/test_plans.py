@@ -1,11 +1,13 @@
 """In a round every server comes before any comes again; names and folders that do not exist are refused."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from bench.__main__ import main, parser
 from bench.comparison import Plan
+from bench.cores import Cores
 from bench.errors import BenchError
 from bench.installation import installable, requirements_file
 from bench.peers.catalogue import PEERS, find_peer, is_peer
@@ -65,6 +67,14 @@ def test_an_unknown_server_is_refused_with_those_that_are_known(
     arguments = ["compare", "--client", "python", "--servers", "apache", "--output", str(tmp_path)]
     assert main(arguments) == 1
     assert "no server 'apache'; known: raw" in capsys.readouterr().err
+
+
+def test_a_program_runs_on_its_cores_and_keeps_its_arguments() -> None:
+    assert Cores("0,1").command(["echo", "a b"]) == ["taskset", "-c", "0,1", "echo", "a b"]
+    command = Cores("0", niceness=5).command(["sh", "-c", 'nice; echo "$0"', "a b"])
+    run = subprocess.run(command, capture_output=True, text=True, check=True, start_new_session=True)
+    assert run.stdout.splitlines()[1:] == ["a b"]
+    assert int(run.stdout.splitlines()[0]) >= 5
 
 
 @pytest.mark.parametrize(

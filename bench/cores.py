@@ -1,0 +1,20 @@
+"""On which cores a program runs, and how much it is favoured over what else runs there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_FAVOURED = 'echo "$0" > /proc/self/autogroup 2>/dev/null; exec nice -n "$0" "$@"'
+"""The kernel weighs sessions first and the programs of one session then, so a session's niceness counts too."""
+
+
+@dataclass(frozen=True)
+class Cores:
+    """`which` is a list of cores as `taskset -c` takes it; `niceness` below 0 needs root."""
+
+    which: str
+    niceness: int = 0
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """Return the command that runs `words` there. It must be started in a session of its own."""
+        pinned = ["taskset", "-c", self.which, *words]
+        return ["sh", "-c", _FAVOURED, str(self.niceness), *pinned] if self.niceness else pinned
