@@ -260,12 +260,16 @@ class InferenceService:
     def ran(self, job: Job) -> None:
         """Let the next batch run, and bring `job` to the event loop."""
         self._report(job)
-        self._loop.call_soon_threadsafe(self._settle, job)
+        self._loop.call_soon_threadsafe(self._settle_and_count, job)
 
     def _report(self, job: Job) -> None:
         self._scheduler.ran(job.batch, job.run_ns, job.finished_ns, failed=job.error is not None)
 
     # --- outcomes
+
+    def _settle_and_count(self, job: Job) -> None:
+        self._settle(job)
+        self._metrics.load(self._scheduler.queued_rows, self._scheduler.unsettled)
 
     def _settle(self, job: Job) -> None:
         batch: Batch = job.batch
@@ -289,7 +293,6 @@ class InferenceService:
                 self._fail(failed, ErrorCode.EXECUTION_FAILED, f"the model failed: {job.error}"[:1_000])
         finally:
             job.release()
-        self._metrics.load(self._scheduler.queued_rows, self._scheduler.unsettled)
 
     def _answer(self, part: Part, job: Job) -> None:
         request = part.request

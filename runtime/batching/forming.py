@@ -28,7 +28,7 @@ class Forming:
         self._own_limit, self._limit = limits
         self._now = now
         self._crowded = lane.rows > self._own_limit
-        self._late_before = now + lane.predict(lane.max_rows)
+        self._late_before = now + lane.predict(lane.max_rows) if lane.cost.samples >= KNOWN else 0.0
         expected = min(lane.rows, self._own_limit)
         self._unit = lane.predict(expected) / expected if charge else 0.0
         self._batch = Batch(lane, [], 0, 0, charged_per_row=self._unit)
@@ -99,7 +99,7 @@ class Forming:
         and only if not even a run with nothing else could keep it.
         """
         lane = self._lane
-        if lane.cost.samples < KNOWN or request.taken:
+        if request.taken:
             return False
         if self._crowded:
             run_ns = lane.predict(self._own_limit)

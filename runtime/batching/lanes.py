@@ -5,7 +5,7 @@ import msgspec
 from mcp2026.runtime.batching.company import SHORTEST_NS, Company
 from mcp2026.runtime.batching.cost import CostModel
 from mcp2026.runtime.batching.deadline_queue import DeadlineQueue
-from mcp2026.runtime.batching.policy import ModelPolicy
+from mcp2026.runtime.batching.policy import ModelPolicy, next_padded_size
 from mcp2026.runtime.batching.request import Batch, Request
 from mcp2026.runtime.batching.tenants import Account
 
@@ -16,6 +16,10 @@ INLINE_NS = 300_000
 TRY_INLINE_NS = 1_000_000
 """The same where nothing is known: the measure of a thread holds its wait for Python's lock, and the first
 guess for more rows than ever is that time grows with them. One run inline tells."""
+
+
+WELL_KNOWN = 32
+"""Runs after which not every short one is learned from."""
 
 
 class Model(msgspec.Struct, eq=False):
@@ -81,42 +85,43 @@ class Lane:
         self.company = Company()
         self.idle_backlogs: dict[tuple[int, str], Backlog] = {}
         """Empty ones, to be used again."""
+        self.max_rows = model.policy.max_rows if shared else 1
+        """Most rows of one run."""
+        self._padded = model.policy.padded
+        self._runs = 0
         self._tried_inline = 0
         """Most rows that ran without a thread."""
 
-    @property
-    def max_rows(self) -> int:
-        """Most rows of one run."""
-        return self.model.policy.max_rows if self.shared else 1
-
     def is_short(self, rows: int) -> bool:
         """Return whether a batch out of `rows` waiting rows is short enough to run without a thread."""
-        cost = self.cost
-        if not cost.samples:
+        if not self.cost.samples:
             return False
-        rows = self.model.policy.run_rows(min(rows, self.max_rows))
-        return cost.predict(rows) <= (INLINE_NS if rows <= self._tried_inline else TRY_INLINE_NS)
+        if rows > self.max_rows:
+            rows = self.max_rows
+        return self.predict(rows) <= (INLINE_NS if rows <= self._tried_inline else TRY_INLINE_NS)
 
     def predict(self, rows: int) -> float:
         """Return the expected run time of `rows` rows in ns, with padding; 0 if nothing is known."""
-        return self.cost.predict(self.model.policy.run_rows(rows))
+        cost = self.cost
+        return cost.per_row * (next_padded_size(self._padded, rows) if self._padded else rows) + cost.fixed
 
     def learn(self, batch: Batch, run_ns: int, now: int) -> None:
         """Take in that `batch` has run."""
-        if batch.inline and batch.run_rows > self._tried_inline:
+        if batch.inline and batch.rows > self._tried_inline:
             if not self._tried_inline:
                 self.cost = CostModel()
-            self._tried_inline = batch.run_rows
+            self._tried_inline = batch.rows
         cost = self.cost
-        cost.learn(batch.run_rows, run_ns)
+        self._runs += 1
+        # Of thousands of short runs in a second a part tells as much as all.
+        if not batch.inline or cost.samples < WELL_KNOWN or not self._runs & 7:
+            cost.learn(batch.run_rows, run_ns)
         if self.shared and cost.fixed > SHORTEST_NS:
             together = min(self.max_rows, self.rows + batch.rows)
             self.company.answered(batch.rows, self.rows, cost.predict(together), cost.fixed, now)
 
     def leaves_at(self, now: int) -> int:
         """Return when a free engine may take what waits here; `now` or before: at once."""
-        if not self.shared or self.rows >= self.max_rows:
-            return 0
         policy, company = self.model.policy, self.company
         at = 0
         if self.rows < policy.min_rows:

@@ -239,6 +239,8 @@ class Scheduler:
     def _is_ready(self, lane: Lane, now: int, *, inline: bool) -> bool:
         if not lane.model.free or lane.is_short(lane.rows) != inline:
             return False
+        if lane.rows >= lane.max_rows:
+            return True
         at = 0 if self._draining else lane.leaves_at(now)
         if at <= now:
             return True
@@ -250,9 +252,12 @@ class Scheduler:
         self, level: Level, ready: list[Lane], *, inline: bool
     ) -> tuple[Account, Backlog | Batch] | None:
         """Return whose turn it is, and with what: the least debt, and of its work the earliest deadline."""
+        in_turn = level.in_turn()
+        if len(in_turn) == 1 and len(ready) == 1 and not in_turn[0].formed:
+            backlog = in_turn[0].backlogs.get(ready[0])
+            return None if backlog is None else (in_turn[0], backlog)
         best: tuple[Account, Backlog | Batch] | None = None
         best_urgency = (0, 0)
-        in_turn = level.in_turn()
         same_turn = in_turn[0].debt + SAME_TURN_NS
         for account in in_turn:
             if best is not None and account.debt > same_turn:
