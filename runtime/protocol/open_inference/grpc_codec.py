@@ -35,6 +35,7 @@ from mcp2026.runtime.protocol.open_inference.requests import (
     InferRequest,
     Limits,
     all_outputs,
+    check_text,
     expect,
     from_region,
     to_region,
@@ -236,4 +237,7 @@ def _typed(contents: Any, expected: Expected, field: str) -> Array:
     if len(values) != expected.elements:
         problem = f"holds {len(values)} values"
         raise invalid(f"{field}.contents.{name}", problem, f"{expected.elements} values, or raw contents")
-    return to_array(expected.datatype, values, f"{field}.contents.{name}")
+    array = to_array(expected.datatype, values, f"{field}.contents.{name}")
+    if expected.datatype.name == "BYTES":
+        check_text(array, f"{field}.contents.{name}")
+    return array

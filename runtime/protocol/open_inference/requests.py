@@ -95,10 +95,20 @@ def elements(content: Buffer, expected: Expected, field: str) -> Array:
     """
     array = from_wire(expected.datatype, content, expected.elements, field)
     if expected.datatype.name == "BYTES":
-        for place, element in enumerate(array):
-            if not (element.isascii() or _is_text(element)):
-                raise invalid(field, f"element {place} is not UTF-8", "strings in UTF-8, as ONNX has them")
+        check_text(array, field)
     return array
+
+
+def check_text(strings: Array, field: str) -> None:
+    """Check that ONNX can hold `strings`, which are bytes.
+
+    Raises:
+        RequestError: one is not UTF-8.
+
+    """
+    for place, element in enumerate(strings):
+        if not (element.isascii() or _is_text(element)):
+            raise invalid(field, f"element {place} is not UTF-8", "strings in UTF-8, as ONNX has them")
 
 
 def from_region(part: RegionPart, expected: Expected, field: str) -> Array:
