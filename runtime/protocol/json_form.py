@@ -18,7 +18,7 @@ from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
 from mcp2026.runtime.model.signature import TensorSpec
 from mcp2026.runtime.protocol.open_inference.datatypes import fp32_from_bf16
-from mcp2026.runtime.protocol.open_inference.json_data import to_json
+from mcp2026.runtime.protocol.open_inference.json_data import texts
 
 _MAX_SHAPES = 256
 _CODES = {"f2": "e", "f4": "f", "f8": "d"} | dict(zip(("i1", "i2", "i4", "i8"), "bhiq", strict=True))
@@ -137,7 +137,7 @@ def _writer(spec: TensorSpec) -> Callable[[Array], bytes]:
     if spec.datatype == "BF16":
         return lambda array: numbers(fp32_from_bf16(array))
     if spec.datatype == "BYTES":
-        return lambda array: msgspec.json.encode(to_json("BYTES", array, spec.name))
+        return lambda array: msgspec.json.encode(texts(array, spec.name))
     return numbers
 
 

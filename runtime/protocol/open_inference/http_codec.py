@@ -16,10 +16,11 @@ from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
 from mcp2026.runtime.model.signature import Signature, TensorSpec, count_rows
 from mcp2026.runtime.protocol.exchange import JSON, Response
+from mcp2026.runtime.protocol.json_form import numbers
 from mcp2026.runtime.protocol.open_inference.classification import classify
 from mcp2026.runtime.protocol.open_inference.compression import compress
-from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, to_wire
-from mcp2026.runtime.protocol.open_inference.json_data import from_json, to_json
+from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, fp32_from_bf16, to_wire
+from mcp2026.runtime.protocol.open_inference.json_data import from_json, texts
 from mcp2026.runtime.protocol.open_inference.parameters import (
     Value,
     region_part,
@@ -291,5 +292,12 @@ def _encode_output(
         parts = to_wire(datatype, array)
         document["parameters"] = {"binary_data_size": sum(len(part) for part in parts)}
         return document, parts
-    document["data"] = to_json(datatype, array, field)
+    document["data"] = _data(datatype, array, field)
     return document, []
+
+
+def _data(datatype: str, array: Array, field: str) -> list[str] | msgspec.Raw:
+    """Return an output as JSON has it: a flat list, with strings for what JSON has no number for."""
+    if datatype == "BYTES":
+        return texts(array, field)
+    return msgspec.Raw(numbers(fp32_from_bf16(array) if datatype == "BF16" else array))

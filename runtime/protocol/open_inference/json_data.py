@@ -1,7 +1,7 @@
-"""The `data` of a tensor in JSON: flat or nested lists in, flat lists out.
+"""The `data` of a tensor in JSON: flat or nested lists.
 
 FP16 and BF16 are numbers like the others, rounded to the nearest. What JSON has no number for, infinities and
-NaN, comes out as a string that numpy and Python's float() read, and is refused on the way in.
+NaN, is refused.
 """
 
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from mcp2026.runtime.errors import RequestError, invalid
+from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.signature import STRING
 from mcp2026.runtime.protocol.open_inference.datatypes import (
@@ -69,26 +69,14 @@ def to_array(datatype: DataType, values: list[Any], field: str) -> Array:
         raise invalid(field, f"holds a number that {name} cannot", f"{limits.min} to {limits.max}") from None
 
 
-def to_json(datatype: str, array: Array, field: str) -> list[Any]:
-    """Return the elements of `array` as JSON has them, in row-major order.
+def texts(array: Array, field: str) -> list[str]:
+    """Return the elements of an array of BYTES in row-major order.
 
     Raises:
-        RequestError: a string of BYTES is not UTF-8, which JSON cannot carry.
+        RequestError: one is not UTF-8, which JSON cannot carry.
 
     """
-    if datatype == "BYTES":
-        return [_text(element, field) for element in array.ravel().tolist()]
-    flat = np.ascontiguousarray(array).ravel()
-    if datatype == "BF16":
-        flat = fp32_from_bf16(flat)
-    values: list[Any] = flat.tolist()
-    if flat.dtype.kind == "f" and not (finite := np.isfinite(flat)).all():
-        for index in np.flatnonzero(~finite).tolist():
-            values[index] = _NAMES[str(values[index])]
-    return values
-
-
-_NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return [_text(element, field) for element in array.ravel().tolist()]
 
 
 def _numbers(datatype: DataType, values: list[Any], field: str) -> Array:
@@ -142,10 +130,5 @@ def _text(element: object, field: str) -> str:
     try:
         return as_bytes(element).decode()
     except UnicodeDecodeError:
-        raise not_utf8(field) from None
-
-
-def not_utf8(field: str) -> RequestError:
-    """Return the error for bytes that JSON cannot carry."""
-    problem = "holds bytes that are not UTF-8, which JSON cannot carry"
-    return invalid(field, problem, '"binary_data": true for this output')
+        problem = "holds bytes that are not UTF-8, which JSON cannot carry"
+        raise invalid(field, problem, '"binary_data": true for this output') from None

@@ -77,7 +77,7 @@ def test_raw_inputs_are_views_of_the_message() -> None:
         ("FP16", "fp32_contents", [1.5, -2]),
         ("FP32", "fp32_contents", [1.5, -2]),
         ("FP64", "fp64_contents", [0.1, -2]),
-        ("BYTES", "bytes_contents", [b"p", b"\xff"]),
+        ("BYTES", "bytes_contents", [b"p", "ä".encode()]),
     ],
 )
 def test_typed_contents_are_taken_for_every_datatype(datatype: str, field: str, values: list[Any]) -> None:
@@ -121,6 +121,17 @@ def test_what_does_not_fit_is_named(message: Any, field: str) -> None:
     with pytest.raises(RequestError) as refusal:
         decode(message)
     assert refusal.value.field == field
+
+
+def test_strings_that_onnx_cannot_hold_are_the_clients_mistake() -> None:
+    target = version((tensor("x", "BYTES", None),), (tensor("y", "BYTES", None),))
+    contents = client.InferTensorContents(bytes_contents=[b"\xff"])
+    for message in (
+        ask(inputs=[x(datatype="BYTES", shape=[1], contents=contents)]),
+        ask(inputs=[x(datatype="BYTES", shape=[1])], raw=(b"\x01\x00\x00\x00\xff",)),
+    ):
+        with pytest.raises(RequestError, match="UTF-8"):
+            decode(message, target)
 
 
 def test_the_answer_is_what_a_client_reads() -> None:
