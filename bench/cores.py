@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _FAVOURED = 'echo "$0" > /proc/self/autogroup 2>/dev/null; exec nice -n "$0" "$@"'
-"""The kernel weighs sessions first and the programs of one session then, so a session's niceness counts too."""
+"""The kernel weighs sessions first, then the programs within one, so a session's niceness counts too."""
 
 
 @dataclass(frozen=True)
