@@ -18,7 +18,7 @@ GRPC_ANSWER_BYTES = 99
 
 
 def recorded(name: str) -> tuple[Summary, str]:
-    return parse_summary((RECORDED / f"{name}.txt").read_text()), (RECORDED / f"{name}.log").read_text()
+    return parse_summary((RECORDED / f"{name}.txt").read_text()), (RECORDED / f"{name}.tsv").read_text()
 
 
 def test_good_answers_give_rate_and_percentiles() -> None:
