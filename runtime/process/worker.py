@@ -87,7 +87,13 @@ class Worker:
         self._steps = ChangeSteps(
             self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)
         )
-        administration = Administration(self._store, metrics, self._regions, self._steps.request)
+        administration = Administration(
+            self._store,
+            metrics,
+            self._regions,
+            self._steps.request,
+            shared_memory=settings.shared_memory,
+        )
         limits = Limits(max_timeout_ns, settings.max_body_bytes)
         shared = (self._health, metrics, self._service, self._store, self._regions, administration, limits)
         rest = RestApi(self._health, metrics, self._store, self._service, max_timeout_ns)

@@ -23,6 +23,7 @@ from mcp2026.runtime.protocol.open_inference.documents import (
     model_config,
     model_metadata,
     model_statistics,
+    server_metadata,
 )
 from mcp2026.runtime.shared_memory.keys import file_name
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
@@ -59,11 +60,19 @@ class Administration:
         metrics: RuntimeMetrics,
         regions: SharedMemoryRegions,
         request_change: RequestChange,
+        *,
+        shared_memory: bool = True,
     ) -> None:
+        """Take regions of clients if `shared_memory`."""
         self._store = store
         self._metrics = metrics
         self._regions = regions
         self._request_change = request_change
+        self._shared_memory = shared_memory
+
+    def server(self) -> Document:
+        """Return what the server is and can do."""
+        return server_metadata(shared_memory=self._shared_memory)
 
     def ready(self, name: str, version_id: str | None) -> bool:
         """Return whether a model, or one version of it, is served; false also if it is not known."""
@@ -139,9 +148,11 @@ class Administration:
         """Make a client's shared memory known; `changed` is told when every process has.
 
         Raises:
-            RequestError: the key is not allowed, or a number is out of range.
+            RequestError: the key is not allowed, a number is out of range, or this server takes no regions.
 
         """
+        if not self._shared_memory:
+            raise _unsupported("this server was started with --no-shared-memory", "systemsharedmemory")
         file_name(key)
         for field, value in (("offset", offset), ("byte_size", byte_size)):
             if not 0 <= value < 2**63:

@@ -38,13 +38,17 @@ Document = dict[str, Any]
 
 
 @cache
-def server_metadata() -> Document:
-    """Return what `GET /v2` answers."""
+def server_metadata(*, shared_memory: bool) -> Document:
+    """Return what `GET /v2` answers, of a server that takes tensors in shared memory or not."""
     try:
         release = version("mcp2026")
     except PackageNotFoundError:  # run from a folder
         release = "0"
-    return {"name": SERVER_NAME, "version": release, "extensions": list(EXTENSIONS)}
+    return {
+        "name": SERVER_NAME,
+        "version": release,
+        "extensions": [name for name in EXTENSIONS if shared_memory or name != "system_shared_memory"],
+    }
 
 
 def model_metadata(model: ServedModel, loaded: LoadedVersion) -> Document:

@@ -27,7 +27,7 @@ from mcp2026.runtime.protocol.grpc.service import (
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
 from mcp2026.runtime.protocol.open_inference.administration import Administration, Changed
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
-from mcp2026.runtime.protocol.open_inference.documents import Document, server_metadata
+from mcp2026.runtime.protocol.open_inference.documents import Document
 from mcp2026.runtime.protocol.open_inference.errors import error_reply
 from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, decode_infer, encode_infer
 from mcp2026.runtime.protocol.open_inference.grpc_stream import InferStream
@@ -243,7 +243,7 @@ class OpenInferenceService:
         return messages.ModelReadyResponse(ready=ready)
 
     def _server_metadata(self, _request: Any) -> Message:
-        return ParseDict(server_metadata(), messages.ServerMetadataResponse())
+        return ParseDict(self._administration.server(), messages.ServerMetadataResponse())
 
     def _model_metadata(self, request: Any) -> Message:
         document = self._administration.metadata(request.name, request.version or None)

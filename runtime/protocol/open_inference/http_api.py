@@ -24,7 +24,6 @@ from mcp2026.runtime.protocol.open_inference.compression import (
     decompress,
     encoding_of,
 )
-from mcp2026.runtime.protocol.open_inference.documents import server_metadata
 from mcp2026.runtime.protocol.open_inference.errors import error_response, error_text
 from mcp2026.runtime.protocol.open_inference.http_codec import (
     compressed,
@@ -241,7 +240,7 @@ class OpenInferenceApi:
     # --- server and models
 
     def _server(self, _target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        respond(_json(server_metadata()))
+        respond(_json(self._administration.server()))
 
     def _live(self, _target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         respond(_EMPTY)

@@ -276,6 +276,20 @@ def test_a_body_that_comes_byte_by_byte_is_one_body(server: Server) -> None:
     connection.close()
 
 
+def test_a_server_may_take_no_shared_memory(tmp_path: Path) -> None:
+    echo_model(tmp_path, "m", "FP32", None, 2)
+    server = serve(tmp_path, ["m"], "--no-shared-memory")
+    try:
+        assert "system_shared_memory" not in request(server, "GET", "/v2").json["extensions"]
+        body = {"key": "k", "byte_size": 1}
+        refusal = request(server, "POST", "/v2/systemsharedmemory/region/r/register", body)
+        assert refusal.status == 501
+        assert "--no-shared-memory" in refusal.json["error"]
+        assert request(server, "POST", "/v2/systemsharedmemory/unregister", b"").status == 200
+    finally:
+        server.close()
+
+
 def test_a_server_that_leaves_is_live_and_not_ready(tmp_path: Path) -> None:
     echo_model(tmp_path, "m", "FP32", None, 2)
     server = serve(tmp_path, ["m"], "--lame-duck-seconds", "30")
