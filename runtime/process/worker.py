@@ -104,7 +104,11 @@ class Worker:
                 HEALTH: HealthService(self._health, [OPEN_INFERENCE]),
             }
         )
-        self._connections = Connections(loop, metrics.connections)
+        most = max(settings.queue_mib * MIB, settings.max_body_bytes)
+        self._limits = ConnectionLimits(
+            max_body_bytes=settings.max_body_bytes, unfinished_bytes=most, unsent_bytes=most
+        )
+        self._connections = Connections(loop, metrics.connections, self._limits)
         self._servers: list[asyncio.Server] = []
 
     async def run(self, reader: asyncio.StreamReader) -> int:
@@ -161,8 +165,7 @@ class Worker:
         return True
 
     async def _listen(self) -> None:
-        limits = ConnectionLimits(max_body_bytes=self._settings.max_body_bytes)
-        watched = (limits, self._connections, self._loop)
+        watched = (self._limits, self._connections, self._loop)
         http = connection_factory(self._site, *watched)
         for descriptor in self._start.http:
             await self._serve(http, descriptor)

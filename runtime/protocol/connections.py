@@ -9,6 +9,10 @@ from typing import Protocol
 MIB = 1024 * 1024
 
 
+CROWDED = "too much of unfinished requests is held already; try again later"
+"""What a client is told whose body is refused for the sake of all."""
+
+
 @dataclass(frozen=True)
 class ConnectionLimits:
     """What one client may ask of a connection. Seconds and bytes."""
@@ -28,6 +32,10 @@ class ConnectionLimits:
     """Between two requests."""
     linger_seconds: float = 5.0
     """How long what a refused client still sends is read and thrown away, so that it sees the refusal."""
+    unfinished_bytes: int = 512 * MIB
+    """Bodies that are not complete, of all connections together; beyond, they are refused as they grow."""
+    unsent_bytes: int = 512 * MIB
+    """Answers that clients do not read, of all connections together; beyond, such clients are given up."""
 
 
 class Connection(Protocol):
@@ -43,10 +51,39 @@ class Connection(Protocol):
         """Close now if nothing is in progress, else after the last answer."""
 
 
+class SharedBytes:
+    """Counts what all connections of a worker hold of one kind, in bytes."""
+
+    __slots__ = ("held", "most")
+
+    def __init__(self, most: int) -> None:
+        self.held = 0
+        self.most = most
+
+    def add(self, size: int) -> None:
+        """Count `size` more; less if it is negative."""
+        self.held += size
+
+    @property
+    def over(self) -> bool:
+        """More is held than should be."""
+        return self.held > self.most
+
+
 class Connections:
     """The connections of one worker. One sweep a second watches all deadlines: no timer per request."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_change: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_change: Callable[[int], None],
+        limits: ConnectionLimits | None = None,
+    ) -> None:
+        limits = limits or ConnectionLimits()
+        self.unfinished = SharedBytes(limits.unfinished_bytes)
+        """Bodies that are not complete."""
+        self.unsent = SharedBytes(limits.unsent_bytes)
+        """Answers, or the rest of them, that wait for clients to read."""
         self._loop = loop
         self._on_change = on_change
         self._open: set[Connection] = set()

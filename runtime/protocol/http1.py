@@ -8,12 +8,13 @@ A whole request whose head is known by its bytes (`http1_head.py`) never meets t
 import asyncio
 import math
 import socket
+import time
 from collections import deque
 from typing import Any, cast
 
 import httptools
 
-from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
+from mcp2026.runtime.protocol.connections import CROWDED, ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application, RequestHead, Response
 from mcp2026.runtime.protocol.http1_exchange import Exchange
 from mcp2026.runtime.protocol.http1_head import HEAD_END, KnownHeads, path_of
@@ -26,6 +27,14 @@ _PROBE_SECONDS = 0.5
 """How long a client that has closed its side may take to reset what is sent to it."""
 _MAX_NEW_HEADS = 16
 """A client that sends so many heads in a row that were never seen is not expected to repeat itself."""
+_STEP = 512
+_CHUNKED_STEP = 2 * 1024
+"""Bytes that are parsed before it is asked whether this client has had its turn: outside bodies, where many
+requests may stand, and in a body whose end is not known."""
+_TURN_SECONDS = 0.005
+"""After so long, or `max_pipelined` requests, a client's next requests wait until others were served."""
+_SMALL_PIECE = 4 * 1024
+"""Pieces of a body up to this size are collected in one buffer: as objects they may cost 30 times as much."""
 
 
 class Http1Connection(asyncio.Protocol):
@@ -60,13 +69,19 @@ class Http1Connection(asyncio.Protocol):
         self._head_done = False
         self._head_bytes = 0
         self._new_heads = 0
+        self._held = b""  # what came and waits for this client's next turn
+        self._next_turn_due = False
+        self._begun = 0  # requests in this turn
+        self._unfinished = 0  # bytes of a body that is not complete, as the process counts them
+        self._unsent = 0  # bytes that the client does not read, as the process counts them
+        self._length: int | None = None
         self._begin_request()
 
     def _begin_request(self) -> None:
+        self._drop_body()
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._header_count = 0
-        self._body: list[bytes] = []
         self._body_bytes = 0
         self._head: RequestHead | None = None
         self._refusal: Response | None = None
@@ -87,6 +102,7 @@ class Http1Connection(asyncio.Protocol):
         if self._refusing:
             return
         if not self._in_request and not self._head_bytes:
+            self._begun = 0
             end = data.find(HEAD_END) + len(HEAD_END)
             known = self._heads.get(data[:end])
             if known is not None:
@@ -98,6 +114,66 @@ class Http1Connection(asyncio.Protocol):
             elif self._new_heads < _MAX_NEW_HEADS:
                 self._new_heads += 1
                 self._heads.note(data[:end])
+        self._take_turn(data)
+
+    def _take_turn(self, data: bytes) -> None:
+        """Parse `data`; hold the rest back if there is more in it than this client's share."""
+        self._begun = 0
+        if len(data) <= _STEP:
+            self._parse(data)
+        else:
+            until = time.monotonic() + _TURN_SECONDS  # the loop's clock stands still during a round
+            position = 0
+            while position < len(data) and not self._refusing:
+                end = position + self._step
+                self._parse(data[position:end])
+                position = end
+                if self._crowded or time.monotonic() >= until:
+                    self._held = data[position:]
+                    self._pause()
+                    self._soon()
+                    break
+        self._count_unfinished()
+        self._watch()
+
+    @property
+    def _crowded(self) -> bool:
+        """The client has had its share of this round, or does not take its answers."""
+        most = self._limits.max_pipelined
+        return self._blocked or self._begun >= most or len(self._exchanges) >= most
+
+    @property
+    def _step(self) -> int:
+        """Bytes that can be parsed at once without beginning many requests."""
+        if not (self._in_request and self._head_done):
+            return _STEP
+        if self._length is None:
+            return _CHUNKED_STEP
+        return max(_STEP, self._length - self._body_bytes)
+
+    def _soon(self) -> None:
+        if not self._next_turn_due:
+            self._next_turn_due = True
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """Go on with what was held back; nothing is read before it is used up."""
+        self._next_turn_due = False
+        if self._closed:
+            return
+        if self._refusing:
+            self._held = b""
+        elif self._blocked or len(self._exchanges) >= self._limits.max_pipelined:
+            return  # goes on when the client reads, or an answer is out
+        elif self._held:
+            held, self._held = self._held, b""
+            self._take_turn(held)
+        if not self._held and not self._blocked and len(self._exchanges) < self._limits.max_pipelined:
+            self._resume()
+        if self._draining and not self._exchanges and not self._in_request and not self._held:
+            self._end()
+
+    def _parse(self, data: bytes) -> None:
         if not self._head_done:
             self._head_bytes += len(data)
         body_bytes = self._body_bytes
@@ -109,7 +185,7 @@ class Http1Connection(asyncio.Protocol):
             if not self._refusing:
                 again = self._without_offer() + data[upgrade.args[0] :]
                 self._parser = httptools.HttpRequestParser(self)
-                self.data_received(again)
+                self._parse(again)
             return
         except httptools.HttpParserError as error:
             if not self._refusing:
@@ -120,7 +196,6 @@ class Http1Connection(asyncio.Protocol):
             self._head_bytes = 0 if self._body_bytes != body_bytes else self._head_bytes + len(data)
         if self._in_request and self._head_bytes > self._limits.max_head_bytes and not self._refusing:
             self.refuse(431, f"more than {self._limits.max_head_bytes} bytes of headers")
-        self._watch()
 
     def eof_received(self) -> bool:
         """Answer what is owed to a client that sends nothing more; return whether anything is.
@@ -143,6 +218,8 @@ class Http1Connection(asyncio.Protocol):
         self._closed = self._refusing = True
         self.deadline = _NEVER
         self._connections.remove(self)
+        self._held = b""
+        self._count_unsent(0)
         exchanges, self._exchanges = self._exchanges, deque()
         for exchange in exchanges:
             if exchange.cancel is not None and exchange.response is None:
@@ -153,11 +230,13 @@ class Http1Connection(asyncio.Protocol):
         """Stop taking requests from a client that does not read its answers."""
         self._blocked = True
         self._pause()
+        self._count_unsent(self._transport.get_write_buffer_size())
         self.deadline = self._loop.time() + self._limits.stall_seconds
 
     def resume_writing(self) -> None:
         """Go on."""
         self._blocked = False
+        self._count_unsent(0)
         self._resume()
         self._watch()
 
@@ -195,6 +274,7 @@ class Http1Connection(asyncio.Protocol):
             self.refuse(400, "the Host header is missing")
             return
         length = int(headers[b"content-length"]) if b"content-length" in headers else None
+        self._length = None if b"transfer-encoding" in headers else length or 0
         self._head_bytes = 0
         path = path_of(self._url)
         if self._parser.should_upgrade():
@@ -227,7 +307,13 @@ class Http1Connection(asyncio.Protocol):
         if self._body_bytes > self._limits.max_body_bytes:
             self.refuse(413, self._too_large())
             return
-        self._body.append(body)
+        pieces = self._body
+        if len(body) > _SMALL_PIECE or not pieces:
+            pieces.append(body)
+        elif isinstance(pieces[-1], bytearray):
+            pieces[-1] += body
+        else:
+            pieces.append(bytearray(body))
 
     def on_message_complete(self) -> None:
         """Hand the whole request over."""
@@ -237,8 +323,8 @@ class Http1Connection(asyncio.Protocol):
         self._head_bytes = 0
         head, pieces = self._head, self._body
         assert head is not None
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        self._body = []
+        body = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+        self._drop_body()
         keep_alive = self._parser.should_keep_alive()
         if not keep_alive:
             self._refusing = True  # nothing may follow
@@ -249,6 +335,7 @@ class Http1Connection(asyncio.Protocol):
         self, exchange: Exchange, head: RequestHead, body: bytes, refusal: Response | None = None
     ) -> None:
         self._exchanges.append(exchange)
+        self._begun += 1
         if len(self._exchanges) >= self._limits.max_pipelined:
             self._pause()
         if refusal is not None:
@@ -274,15 +361,17 @@ class Http1Connection(asyncio.Protocol):
         exchanges = self._exchanges
         while exchanges and (response := exchanges[0].response) is not None and not self._closed:
             exchange = exchanges.popleft()
-            if self._application.closing and not exchanges and not self._in_request:
+            if self._application.closing and not (exchanges or self._in_request or self._held):
                 exchange.keep_alive = False
             exchange.write(response, self._transport, self._connections)
+            if self._blocked:
+                self._count_unsent(self._transport.get_write_buffer_size())
             if not exchange.keep_alive:
                 self._end()
                 return
         if self._in_request:
             self._tell_to_continue()
-        elif self._draining and not exchanges:
+        elif self._draining and not exchanges and not self._held:
             self._end()
             return
         if self._paused and not self._blocked and len(exchanges) < self._limits.max_pipelined:
@@ -298,6 +387,7 @@ class Http1Connection(asyncio.Protocol):
     def _end(self) -> None:
         """Close when everything is written; a client that still sends is let finish, unread."""
         self._refusing = True
+        self._held = b""
         self._exchanges.clear()
         self._begin_request()
         if self._transport.is_closing():
@@ -318,7 +408,7 @@ class Http1Connection(asyncio.Protocol):
     def _refuse_with(self, response: Response) -> None:
         """Answer with `response` after what is still owed, and take nothing more from this client."""
         self._refusing = self._in_request = True
-        self._body = []
+        self._drop_body()
         exchange = Exchange(self, False, False)
         self._exchanges.append(exchange)
         exchange.respond(response)
@@ -331,7 +421,7 @@ class Http1Connection(asyncio.Protocol):
     def drain(self) -> None:
         """Close now if nothing is in progress, else after the last answer."""
         self._draining = True
-        if not self._exchanges and not self._in_request and not self._closed:
+        if not (self._exchanges or self._in_request or self._held or self._closed):
             self._end()
 
     def timed_out(self) -> None:
@@ -366,12 +456,40 @@ class Http1Connection(asyncio.Protocol):
         else:
             self.deadline = now + limits.idle_seconds
 
+    # --- what the whole process holds
+
+    def _drop_body(self) -> None:
+        self._body: list[bytes | bytearray] = []
+        if self._unfinished:
+            self._connections.unfinished.add(-self._unfinished)
+            self._unfinished = 0
+
+    def _count_unfinished(self) -> None:
+        """Count what came of a body that goes on; refuse it if all connections hold too much."""
+        if not self._body or self._refusing:
+            return
+        unfinished = self._connections.unfinished
+        unfinished.add(self._body_bytes - self._unfinished)
+        self._unfinished = self._body_bytes
+        if unfinished.over:
+            self.refuse(503, CROWDED)
+
+    def _count_unsent(self, size: int) -> None:
+        """Count the answers that the client does not read; give it up if all connections hold too much."""
+        unsent = self._connections.unsent
+        unsent.add(size - self._unsent)
+        self._unsent = size
+        if size and unsent.over and not self._transport.is_closing():
+            self._transport.abort()
+
     def _pause(self) -> None:
         if not self._paused and not self._transport.is_closing():
             self._paused = True
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        if self._paused and not self._transport.is_closing():
+        if self._held:
+            self._soon()
+        elif self._paused and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()

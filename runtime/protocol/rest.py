@@ -1,5 +1,6 @@
 """The REST API: paths, verbs, status codes and error bodies. Everything else lies behind it."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ _CODES_OF_PROTOCOL = {
     408: ErrorCode.CLIENT_TOO_SLOW,
     413: ErrorCode.BODY_TOO_LARGE,
     431: ErrorCode.HEADERS_TOO_LARGE,
+    503: ErrorCode.QUEUE_FULL,
     505: ErrorCode.UNSUPPORTED,
 }
 
@@ -44,6 +46,8 @@ class Observability:
         self._metrics = metrics
         self._failures = metrics.version()
         """Counts requests that failed before their model was known."""
+        self._page: bytes | None = None
+        """The metrics, for all who ask in one round of the event loop: they cost a millisecond or more."""
         self._routes: dict[str, dict[str, _Handler]] = {
             "/healthz": {"GET": self._live},
             "/readyz": {"GET": self._ready},
@@ -102,7 +106,13 @@ class Observability:
             respond(Response(503, f"{self._health.phase}\n".encode(), _TEXT, ((b"retry-after", b"1"),)))
 
     def _scrape(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        respond(Response(200, self._metrics.exposition(), _METRICS_TYPE))
+        if self._page is None:
+            self._page = self._metrics.exposition()
+            asyncio.get_running_loop().call_soon(self._forget_page)
+        respond(Response(200, self._page, _METRICS_TYPE))
+
+    def _forget_page(self) -> None:
+        self._page = None
 
 
 class RestApi(Observability):

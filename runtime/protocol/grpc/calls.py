@@ -7,6 +7,7 @@ gone, and the caller gets DEADLINE_EXCEEDED.
 import asyncio
 from typing import Final
 
+from mcp2026.runtime.protocol.connections import CROWDED
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.framing import (
     PREFIX,
@@ -108,6 +109,9 @@ class RefusedCall:
         """The caller does not even read its refusal."""
         self._stream.reset(Http2Code.CANCEL)
 
+    def crowded(self) -> None:
+        """Nothing is kept of this call."""
+
 
 class UnaryCall:
     """One message and its reply."""
@@ -208,6 +212,11 @@ class UnaryCall:
         else:
             self._fail(GrpcCode.CANCELLED, _TOO_SLOW)
 
+    def crowded(self) -> None:
+        """Refuse a message for which there is no room."""
+        if not self._done:
+            self._fail(GrpcCode.UNAVAILABLE, CROWDED)
+
     def _expire(self) -> None:
         cancel = self._finish()
         self._stream.start(trailers_only(GrpcCode.DEADLINE_EXCEEDED, "the deadline has passed"), end=True)
@@ -301,6 +310,14 @@ class StreamingCall:
         else:
             self._end(GrpcCode.CANCELLED, _TOO_SLOW)
             self._inbound.cancelled()
+
+    def crowded(self) -> None:
+        """Refuse a message for which there is no room."""
+        if not self._done:
+            self._end(GrpcCode.UNAVAILABLE, CROWDED)
+            self._inbound.cancelled()
+        self._reader.clear()
+        self._stream.release(self._stream.held)
 
     # --- the service's half
 

@@ -72,6 +72,10 @@ class MessageReader:
         """Bytes of a message that is not complete."""
         return len(self._buffer)
 
+    def clear(self) -> None:
+        """Forget what is not complete: no more will be read."""
+        self._buffer.clear()
+
     def feed(self, data: bytes) -> list[bytes]:
         """Return the messages that `data` completes. Raises CallFailedError."""
         buffer = self._buffer

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping
 from typing import Final, cast
 
@@ -16,6 +17,9 @@ from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
 from mcp2026.runtime.protocol.http2.stream import Consumer, Stream
 
 _NEVER: Final = math.inf
+_STEP: Final = 64 * 1024
+"""Bytes that are looked at before it is asked whether this client has had its turn."""
+_TURN_SECONDS: Final = 0.005
 
 
 class Http2Connection(asyncio.Protocol):
@@ -44,11 +48,21 @@ class Http2Connection(asyncio.Protocol):
                 held_bytes=limits.max_body_bytes,
                 unsent_bytes=limits.max_body_bytes,
             )
-        self.core = Http2Core(http2_limits, self._accept, self._wake, loop.time(), extra_settings)
+        self.core = Http2Core(
+            http2_limits,
+            self._accept,
+            self._wake,
+            loop.time(),
+            extra_settings,
+            unfinished=connections.unfinished,
+            unsent=connections.unsent,
+        )
         self._receiving = False
         self._flush_due = False
         self._blocked = False  # the client does not read
         self._lingering = False
+        self._held_back = False  # frames wait for this client's next turn
+        self._later = b""  # what the state machine has not seen of them
         self._closed = False
         self._idle_since = 0.0
         self._leaving_until = _NEVER
@@ -71,11 +85,45 @@ class Http2Connection(asyncio.Protocol):
         core = self.core
         now = self._loop.time()
         self._receiving = True
-        core.receive(data, now)
+        if len(data) <= _STEP:
+            core.receive(data, now)
+            turn_over = core.held_back
+        else:
+            turn_over = self._receive_in_steps(data, now)
         self._receiving = False
         self._idle_since = now
+        if turn_over:
+            self._hold_back()
         self._flush()
         self._watch(now)
+
+    def _receive_in_steps(self, data: bytes, now: float) -> bool:
+        """Let the state machine see `data` until the client has had its turn; return whether it has."""
+        core = self.core
+        until = time.monotonic() + _TURN_SECONDS  # the loop's clock stands still during a round
+        core.receive(data[:_STEP], now)
+        position = _STEP
+        while position < len(data) and not core.held_back and time.monotonic() < until:
+            core.receive(data[position : position + _STEP], now, same_turn=True)
+            position += _STEP
+        self._later = data[position:]
+        return bool(self._later) or core.held_back or time.monotonic() >= until
+
+    def _hold_back(self) -> None:
+        """Read nothing more until the others had their turn and what is here was looked at."""
+        self._held_back = True
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        if self._blocked or self._closed or not self._held_back:
+            return  # goes on when the client reads
+        self._held_back = False
+        later, self._later = self._later, b""
+        self.data_received(later)
+        if not (self._held_back or self._blocked or self._closed or self._transport.is_closing()):
+            self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         """Take the end of the stream as the client's departure."""
@@ -100,7 +148,10 @@ class Http2Connection(asyncio.Protocol):
         self._blocked = self.core.outbox.blocked = False
         if self._closed or self._transport.is_closing():
             return
-        self._transport.resume_reading()
+        if self._held_back:
+            self._loop.call_soon(self._next_turn)
+        else:
+            self._transport.resume_reading()
         self.core.now = self._loop.time()
         self._flush()
         self._watch(self.core.now)

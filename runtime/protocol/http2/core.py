@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mcp2026.runtime.protocol.connections import SharedBytes
 from mcp2026.runtime.protocol.http2 import frames
 from mcp2026.runtime.protocol.http2.budget import Conduct
 from mcp2026.runtime.protocol.http2.closed_streams import ClosedStreams
@@ -56,13 +57,23 @@ class Http2Core:
         wake: Callable[[], None],
         now: float,
         extra_settings: Mapping[int, int] | None = None,
+        *,
+        unfinished: SharedBytes | None = None,
+        unsent: SharedBytes | None = None,
     ) -> None:
+        """Count what is held of requests and answers in `unfinished` and `unsent` with other connections."""
         self._limits = limits
+        self._unfinished = unfinished or SharedBytes(limits.held_bytes * limits.max_streams)
         self._accept = accept
         self.now = now
         self.streams: dict[int, Stream] = {}
-        self.outbox = Outbox(wake, self._local_end, limits.unsent_bytes)
-        self.inbox = Inbox(limits, self.outbox, self.streams)
+        self.outbox = Outbox(
+            wake,
+            self._local_end,
+            limits.unsent_bytes,
+            unsent or SharedBytes(limits.unsent_bytes * limits.max_streams),
+        )
+        self.inbox = Inbox(limits, self.outbox, self.streams, self._unfinished)
         self.extra_settings = dict(extra_settings or {})
         """What our first SETTINGS frame says beyond RFC 9113."""
         self.peer_settings: dict[int, int] = {}
@@ -82,6 +93,7 @@ class Http2Core:
         self._frames = FrameReader(limits.max_frame_bytes, self._on_frame)
         self._closed_streams = ClosedStreams()
         self._conduct = Conduct(limits, now)
+        self._begun = 0  # streams in this turn
         self._others: dict[int, Callable[[int, int, bytes], None]] = {
             frames.PRIORITY: self._on_priority,
             frames.RST_STREAM: self._on_reset,
@@ -103,11 +115,17 @@ class Http2Core:
         self.extra_settings.update(settings)
         self.outbox.control(frames.settings_frame(settings))
 
-    def receive(self, data: bytes, now: float) -> None:
-        """Take what came. Never raises: faults of the client are answered with RST_STREAM or GOAWAY."""
+    def receive(self, data: bytes, now: float, *, same_turn: bool = False) -> None:
+        """Take what came. Never raises: faults of the client are answered with RST_STREAM or GOAWAY.
+
+        If `held_back` is true afterwards, the client has had its turn: call again, with nothing, in the next.
+        """
         self.now = now
         if self.closed:
             return
+        if not same_turn:
+            self._begun = 0
+        self._frames.held_back = False
         try:
             self._frames.feed(data)
         except ConnectionProtocolError as fault:
@@ -121,6 +139,7 @@ class Http2Core:
         for stream in streams:
             stream.local_open = stream.remote_open = False
             self.outbox.forget(stream)
+            self.inbox.forget(stream)
             consumer, stream.consumer = stream.consumer, NOBODY
             consumer.cancelled()
 
@@ -141,6 +160,11 @@ class Http2Core:
         if not self.refusing and not self.closed:
             self.leaving = self.refusing = True
             self.outbox.control(frames.goaway_frame(self._closed_streams.last_id, Http2Code.NO_ERROR))
+
+    @property
+    def held_back(self) -> bool:
+        """Frames are here that were not looked at."""
+        return self._frames.held_back and not self.closed
 
     @property
     def finished(self) -> bool:
@@ -238,6 +262,9 @@ class Http2Core:
             return
         self._closed_streams.advance(stream_id)
         self._conduct.work += 1
+        self._begun += 1
+        if self._begun >= self._limits.max_streams_of_a_turn:
+            self._frames.held_back = True
         if depends_on_itself:
             raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "a stream depends on itself")
         if malformed is not None:
@@ -315,6 +342,8 @@ class Http2Core:
         if size:
             self._conduct.work += 1
             stream.consumer.data(payload)
+            if self._unfinished.over and stream.held:
+                stream.consumer.crowded()
         else:
             self._conduct.idle_frame(self.now)
 

@@ -26,10 +26,12 @@ class FrameReader:
         self._preface_left = PREFACE
         self._rest = b""  # the start of a frame
         self._data_left = 0  # of a DATA frame that has begun
+        self.held_back = False
+        """Set by who handles a frame: the next ones wait for another call of `feed`, maybe with nothing."""
         self._data_stream = self._data_flags = 0
 
     def feed(self, data: bytes) -> None:
-        """Handle all frames that `data` completes. Raises ConnectionProtocolError."""
+        """Handle all frames that `data` completes, until `held_back`. Raises ConnectionProtocolError."""
         if self._preface_left:
             data = self._after_preface(data)
         if self._rest:
@@ -61,8 +63,12 @@ class FrameReader:
                 break
             handle(word & 0xFF, flags, stream_id, data[start:after])
             position = after
+            if self.held_back:
+                break
         if position < end:
             self._rest = data[position:]
+        else:
+            self.held_back = False
 
     def _after_preface(self, data: bytes) -> bytes:
         size = min(len(self._preface_left), len(data))

@@ -1,6 +1,6 @@
 """One HTTP request of a stream for the application, and its response."""
 
-from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
+from mcp2026.runtime.protocol.connections import CROWDED, ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application, Cancel, Response
 from mcp2026.runtime.protocol.http2 import header_encoder
 from mcp2026.runtime.protocol.http2.errors import HeadersTooLargeError, Http2Code
@@ -116,6 +116,11 @@ class HttpExchange:
             self.respond(self._application.protocol_error(408, "the request did not come in time"))
             self._stream.stop_receiving()
 
+    def crowded(self) -> None:
+        """Refuse a body for which there is no room."""
+        if not self.responded:
+            self._refuse(self._application.protocol_error(503, CROWDED))
+
     def _check_size(self) -> None:
         if len(self._body) > self._max_body:
             self._refuse(self._too_large())
@@ -127,6 +132,7 @@ class HttpExchange:
         fail if that happens while they send, and do not show the response.
         """
         self._body = b""
+        self._stream.release(self._stream.held)
         self._stream.ignore_rest()
         self.respond(response)
 

@@ -5,6 +5,7 @@ their consumers: while they are few, a stream's window is refilled, too, and gro
 the oldest stream's is, so that one body after the other completes and none waits for another.
 """
 
+from mcp2026.runtime.protocol.connections import SharedBytes
 from mcp2026.runtime.protocol.http2 import frames
 from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, Http2Code, StreamProtocolError
 from mcp2026.runtime.protocol.http2.limits import Http2Limits
@@ -15,8 +16,11 @@ from mcp2026.runtime.protocol.http2.stream import Stream
 class Inbox:
     """Counts what came and grants more."""
 
-    def __init__(self, limits: Http2Limits, outbox: Outbox, streams: dict[int, Stream]) -> None:
+    def __init__(
+        self, limits: Http2Limits, outbox: Outbox, streams: dict[int, Stream], unfinished: SharedBytes
+    ) -> None:
         self._limits = limits
+        self._unfinished = unfinished
         self._outbox = outbox
         self._streams = streams
         self._window = self._window_target = limits.connection_window_bytes
@@ -52,6 +56,7 @@ class Inbox:
             )
         stream.held += size
         self._held += size
+        self._unfinished.add(size)
         if stream.receive_window * 2 < stream.receive_target and not stream.unwanted:
             self._refill(stream)
 
@@ -60,6 +65,7 @@ class Inbox:
         was_full = self.full
         stream.held -= size
         self._held -= size
+        self._unfinished.add(-size)
         if was_full and not self.full:
             self._refill_all()
 
@@ -69,6 +75,12 @@ class Inbox:
             self.release(stream, stream.held)
             if self.full:
                 self._refill_all()
+
+    def forget(self, stream: Stream) -> None:
+        """Let go of a stream whose connection is lost."""
+        self._held -= stream.held
+        self._unfinished.add(-stream.held)
+        stream.held = 0
 
     def _refill_all(self) -> None:
         for stream in self._streams.values():

@@ -12,6 +12,8 @@ class Http2Limits:
 
     max_streams: int = 256
     """Requests of one connection at a time; a client keeps the others back by itself."""
+    max_streams_of_a_turn: int = 32
+    """Requests that are begun before other connections have their turn."""
     max_frame_bytes: int = 16 * KIB
     """Largest frame that a client may send."""
     max_header_bytes: int = 64 * KIB

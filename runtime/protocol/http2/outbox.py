@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from mcp2026.runtime.protocol.connections import SharedBytes
 from mcp2026.runtime.protocol.http2 import frames
 from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, Http2Code, StreamProtocolError
 from mcp2026.runtime.protocol.http2.frames import DATA, END_HEADERS, END_STREAM, HEAD, HEADERS
@@ -20,10 +21,18 @@ _ROUND_BYTES: Final = 1 << 18
 class Outbox:
     """Collects what is to be written. `wake` is called when there is something after there was nothing."""
 
-    def __init__(self, wake: Callable[[], None], closed: Callable[[Stream], None], max_unsent: int) -> None:
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        closed: Callable[[Stream], None],
+        max_unsent: int,
+        unsent: SharedBytes,
+    ) -> None:
+        """Let a stream be ahead by `max_unsent` bytes; `unsent` counts those of all connections."""
         self._wake = wake
         self._closed = closed
         self._max_unsent = max_unsent
+        self._unsent = unsent
         self._parts: list[bytes | memoryview] = []
         self._window = frames.DEFAULT_WINDOW
         self._waiting: dict[int, Stream] = {}  # streams that may send as soon as connection and transport do
@@ -120,7 +129,10 @@ class Outbox:
         if data:
             stream.pending.append(data)
             stream.pending_bytes += len(data)
-            if stream.pending_bytes > self._max_unsent and not end:
+            self._unsent.add(len(data))
+            if (stream.pending_bytes > self._max_unsent and not end) or (
+                self._unsent.over and self._waits(stream)
+            ):
                 stream.core.refuse_to_wait(stream)
                 return
         stream.pending_end, stream.end_block = end, trailers
@@ -131,6 +143,10 @@ class Outbox:
             if not self._parts:
                 self._wake()
             self._waiting[stream.id] = stream
+
+    def _waits(self, stream: Stream) -> bool:
+        """Return whether what a stream has to send cannot be sent before the client reads."""
+        return self.blocked or stream.pending_bytes > min(stream.send_window, self._window)
 
     # --- the peer's windows
 
@@ -182,6 +198,7 @@ class Outbox:
         """Drop what waits of a stream that is closed."""
         self._waiting.pop(stream.id, None)
         stream.pending = None
+        self._unsent.add(-stream.pending_bytes)
         stream.pending_bytes = 0
 
     def _pump(self) -> None:
@@ -226,6 +243,7 @@ class Outbox:
             view = memoryview(piece)
             piece, pending[0] = view[:size], view[size:]
         stream.pending_bytes -= size
+        self._unsent.add(-size)
         stream.send_window -= size
         stream.moved_at = stream.core.now
         self._window -= size

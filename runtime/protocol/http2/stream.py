@@ -30,6 +30,9 @@ class Consumer(Protocol):
     def too_slow(self) -> None:
         """The client owed bytes for too long; the stream is reset after what is answered now."""
 
+    def crowded(self) -> None:
+        """All connections together hold too much of unfinished bodies: let go of this one."""
+
 
 class _Nobody:
     """Takes what comes on a stream that is closed: nothing."""
@@ -46,6 +49,9 @@ class _Nobody:
         pass
 
     def too_slow(self) -> None:
+        pass
+
+    def crowded(self) -> None:
         pass
 
 
