@@ -52,6 +52,10 @@ def load_version(
         raise ModelLoadError(
             served.path, error.message, f"Tensors of these types are served: {error.allowed}"
         ) from error
+    types = {spec.datatype for spec in (*inputs, *outputs)}
+    if {"BF16", "BYTES"} <= types:
+        problem = "it has tensors of text and of bfloat16, which ONNX Runtime cannot run together"
+        raise ModelLoadError(served.path, problem, "Let it take or give float16 or float32 beside the text")
     may_share = config.execution.max_rows != 0
     signature = probe(model.session, inputs, outputs, served.version_id, may_share=may_share)
     return LoadedVersion(config, served, model.session, signature, metrics)

@@ -7,10 +7,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mcp2026.runtime.errors import RequestError
+from mcp2026.runtime.errors import ModelLoadError, RequestError
 from mcp2026.runtime.model.probe import agree, probe, run
 from mcp2026.runtime.model.sessions import open_model
 from mcp2026.runtime.model.signature import Signature, TensorSpec, check_shape, count_rows, spec_of
+from tests.unit.runtime.loaded_versions import loaded_version
 
 
 def identity(
@@ -52,6 +53,20 @@ def test_bits_of_bfloat16_come_back(tmp_path: Path) -> None:
     bits = np.array([[0x3F80, 0xC000]], np.uint16)
     (answer,) = run(session, found.inputs, found.outputs, {"x": bits})
     assert answer.tolist() == bits.tolist()
+
+
+def test_text_beside_bfloat16_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    values = [
+        helper.make_tensor_value_info(f"{side}{name}", element_type, ["N"])
+        for name, element_type in (("text", TensorProto.STRING), ("bits", TensorProto.BFLOAT16))
+        for side in ("in_", "out_")
+    ]
+    nodes = [helper.make_node("Identity", [f"in_{name}"], [f"out_{name}"]) for name in ("text", "bits")]
+    graph = helper.make_graph(nodes, "g", values[::2], values[1::2])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    with pytest.raises(ModelLoadError, match="text and of bfloat16"):
+        loaded_version(path)
 
 
 def test_bfloat16_is_compared_as_numbers() -> None:
