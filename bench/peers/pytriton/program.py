@@ -1,5 +1,7 @@
 """PyTriton's server of one model."""
 
+import signal
+
 import numpy as np
 import numpy.typing as npt
 from pytriton.decorators import batch
@@ -46,4 +48,6 @@ def main(task: Task) -> None:
 
 
 if __name__ == "__main__":
+    # PyTriton removes its shared memory only if it leaves by an exception.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     main(read_task())
