@@ -5,6 +5,8 @@ gone, and the caller gets DEADLINE_EXCEEDED.
 """
 
 import asyncio
+import logging
+from collections import deque
 from typing import Final
 
 from mcp2026.runtime.protocol.connections import CROWDED
@@ -13,6 +15,7 @@ from mcp2026.runtime.protocol.grpc.framing import (
     PREFIX,
     CallFailedError,
     MessageReader,
+    Packed,
     framed,
     framed_gzip,
 )
@@ -37,6 +40,8 @@ from mcp2026.runtime.protocol.http2 import header_encoder
 from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
 from mcp2026.runtime.protocol.http2.stream import Consumer, Stream
+
+log = logging.getLogger(__name__)
 
 _LONGEST_TIMER: Final = 86_400.0
 """Deadlines further away than a day are not watched, in s."""
@@ -116,14 +121,26 @@ class RefusedCall:
 class UnaryCall:
     """One message and its reply."""
 
-    __slots__ = ("_call", "_calls", "_cancel", "_done", "_message", "_method", "_reader", "_stream", "_timer")
+    __slots__ = (
+        "_call",
+        "_calls",
+        "_cancel",
+        "_done",
+        "_kept",
+        "_message",
+        "_method",
+        "_reader",
+        "_stream",
+        "_timer",
+    )
 
     def __init__(self, calls: GrpcCalls, stream: Stream, call: PreparedCall, method: UnaryMethod) -> None:
         self._calls = calls
         self._stream = stream
         self._call = call
         self._method = method
-        self._message: bytes | None = None
+        self._message: bytes | Packed | None = None
+        self._kept = 0  # bytes of a message that waits to be decompressed
         self._reader: MessageReader | None = None
         self._cancel: Cancel | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -171,12 +188,47 @@ class UnaryCall:
         if message is None:
             self._fail(GrpcCode.UNIMPLEMENTED, "no message for a unary method")
             return
-        head = self._call.head
-        cancel = self._method(head, message, self.reply)
+        if isinstance(message, Packed):
+            self._unpack(message)
+        else:
+            self._serve(message)
+
+    def _unpack(self, message: Packed) -> None:
+        held = self._stream.core.unfinished
+        held.add(len(message.content))
+        self._kept = len(message.content)
+        if held.over:
+            self._fail(GrpcCode.UNAVAILABLE, CROWDED)
+            return
+        self._watch()
+        work = self._calls.loop.run_in_executor(None, message.unpack)
+        work.add_done_callback(self._unpacked)
+
+    def _unpacked(self, work: asyncio.Future[bytes]) -> None:
+        failure = _failure(work)
+        if self._done:
+            return
+        if failure is None:
+            self._serve(work.result())
+        else:
+            self._fail(failure.code, failure.detail)
+
+    def _let_go(self) -> None:
+        if self._kept:
+            self._stream.core.unfinished.add(-self._kept)
+            self._kept = 0
+
+    def _serve(self, message: bytes) -> None:
+        self._let_go()
+        cancel = self._method(self._call.head, message, self.reply)
         if not self._done:
             self._cancel = cancel
-            if head.timeout_ns is not None:
-                self._timer = _timer(self._calls.loop, self._stream, head.timeout_ns, self._expire)
+            self._watch()
+
+    def _watch(self) -> None:
+        timeout_ns = self._call.head.timeout_ns
+        if timeout_ns is not None and self._timer is None:
+            self._timer = _timer(self._calls.loop, self._stream, timeout_ns, self._expire)
 
     def reply(self, reply: Reply) -> None:
         """Send the reply."""
@@ -232,6 +284,7 @@ class UnaryCall:
         """Make the call over, and return what tells the service so."""
         self._done = True
         self._message = None
+        self._let_go()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -242,11 +295,29 @@ class UnaryCall:
 class StreamingCall:
     """Streams of messages in one or both directions."""
 
-    __slots__ = ("_done", "_inbound", "_message_since", "_reader", "_started", "_stream", "_timer")
+    __slots__ = (
+        "_done",
+        "_half_closed",
+        "_inbound",
+        "_kept",
+        "_loop",
+        "_message_since",
+        "_reader",
+        "_started",
+        "_stream",
+        "_timer",
+        "_unpacking",
+        "_waiting",
+    )
 
     def __init__(self, calls: GrpcCalls, stream: Stream, call: PreparedCall, method: StreamMethod) -> None:
         self._stream = stream
+        self._loop = calls.loop
         self._reader = MessageReader(call.encoding, calls.max_message_bytes)
+        self._waiting: deque[bytes | Packed] = deque()  # behind a message that is being decompressed
+        self._unpacking = False
+        self._half_closed = False
+        self._kept = 0  # bytes of messages that wait though the caller is done
         self._started = False
         self._done = False
         self._message_since: float | None = None
@@ -278,12 +349,52 @@ class StreamingCall:
             self._message_since = None
         if reader.unfinished and self._message_since is None:
             self._message_since = stream.moved_at
-        if stream.held > reader.unfinished:
-            stream.release(stream.held - reader.unfinished)
-        for message in messages:
-            if self._done:
-                return
-            self._inbound.message(message)
+        self._waiting += messages
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Hand messages over in their order, as far as they are decompressed."""
+        waiting, stream = self._waiting, self._stream
+        while waiting and not self._unpacking and not self._done:
+            message = waiting.popleft()
+            if isinstance(message, Packed):
+                self._unpacking = True
+                work = self._loop.run_in_executor(None, message.unpack)
+                work.add_done_callback(self._unpacked)
+            else:
+                self._inbound.message(message)
+        if not self._unpacking and stream.held > self._reader.unfinished:
+            stream.release(stream.held - self._reader.unfinished)
+
+    def _unpacked(self, work: asyncio.Future[bytes]) -> None:
+        self._unpacking = False
+        failure = _failure(work)
+        if self._done:
+            return
+        if failure is not None:
+            self._end(failure.code, failure.detail)
+            self._inbound.cancelled()
+            return
+        self._inbound.message(work.result())
+        self._deliver()
+        if self._half_closed and not (self._unpacking or self._done):
+            self._let_go()
+            self._inbound.half_closed()
+
+    def _keep(self) -> None:
+        """Count what waits: the stream's own count has ended with it."""
+        self._kept = sum([len(one.content if isinstance(one, Packed) else one) for one in self._waiting])
+        held = self._stream.core.unfinished
+        held.add(self._kept)
+        if held.over:
+            self._end(GrpcCode.UNAVAILABLE, CROWDED)
+            self._inbound.cancelled()
+
+    def _let_go(self) -> None:
+        self._waiting.clear()
+        if self._kept:
+            self._stream.core.unfinished.add(-self._kept)
+            self._kept = 0
 
     def ended(self) -> None:
         """The caller sends no more."""
@@ -293,6 +404,9 @@ class StreamingCall:
         if self._reader.unfinished:
             self._end(GrpcCode.INTERNAL, "the message is cut off")
             self._inbound.cancelled()
+        elif self._unpacking:
+            self._half_closed = True
+            self._keep()
         else:
             self._inbound.half_closed()
 
@@ -349,10 +463,20 @@ class StreamingCall:
 
     def _finish(self) -> None:
         self._done = True
+        self._let_go()
         self._message_since = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _failure(work: asyncio.Future[bytes]) -> CallFailedError | None:
+    """Return why a message could not be decompressed, None if it could."""
+    error = work.exception()
+    if error is None or isinstance(error, CallFailedError):
+        return error
+    log.error("a message could not be decompressed", exc_info=error)
+    return CallFailedError(GrpcCode.INTERNAL, "the server failed; its log says why")
 
 
 def _timer(

@@ -4,7 +4,7 @@ Contract: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#request
 """
 
 import zlib
-from typing import Final
+from typing import Final, NamedTuple
 
 from mcp2026.runtime.protocol.grpc.service import GrpcCode
 
@@ -17,6 +17,9 @@ ENCODINGS: Final = (b"identity", *_WINDOW_BITS)
 """Values of `grpc-encoding` that are understood."""
 
 _FAST: Final = 1
+_AT_ONCE: Final = 16 * 1024
+"""Compressed messages up to this size, in bytes, are decompressed by who reads them; larger ones are left to
+a thread, since they may stand for a thousand times as much."""
 
 
 class CallFailedError(Exception):
@@ -54,6 +57,18 @@ def decompress(message: bytes, encoding: bytes, max_bytes: int) -> bytes:
     return full
 
 
+class Packed(NamedTuple):
+    """A compressed message that a thread should decompress."""
+
+    content: bytes
+    encoding: bytes
+    max_bytes: int
+
+    def unpack(self) -> bytes:
+        """Return the message in full. Raises CallFailedError."""
+        return decompress(self.content, self.encoding, self.max_bytes)
+
+
 class MessageReader:
     """Finds the messages in pieces of a body."""
 
@@ -76,13 +91,13 @@ class MessageReader:
         """Forget what is not complete: no more will be read."""
         self._buffer.clear()
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> list[bytes | Packed]:
         """Return the messages that `data` completes. Raises CallFailedError."""
         buffer = self._buffer
         buffer += data
         if len(buffer) < self._wanted:
             return []
-        messages = []
+        messages: list[bytes | Packed] = []
         start = 0
         while len(buffer) - start >= PREFIX:
             size = int.from_bytes(buffer[start + 1 : start + PREFIX], "big")
@@ -107,10 +122,12 @@ class MessageReader:
             self._wanted += int.from_bytes(buffer[1:PREFIX], "big")
         return messages
 
-    def _in_full(self, message: bytes) -> bytes:
+    def _in_full(self, message: bytes) -> bytes | Packed:
         if self._encoding == b"identity":
             raise CallFailedError(
                 GrpcCode.INTERNAL, "the message is compressed, and grpc-encoding is missing"
             )
         self.compressed = True
+        if len(message) > _AT_ONCE:
+            return Packed(message, self._encoding, self._max_bytes)
         return decompress(message, self._encoding, self._max_bytes)

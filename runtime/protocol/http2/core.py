@@ -63,7 +63,7 @@ class Http2Core:
     ) -> None:
         """Count what is held of requests and answers in `unfinished` and `unsent` with other connections."""
         self._limits = limits
-        self._unfinished = unfinished or SharedBytes(limits.held_bytes * limits.max_streams)
+        self.unfinished = unfinished or SharedBytes(limits.held_bytes * limits.max_streams)
         self._accept = accept
         self.now = now
         self.streams: dict[int, Stream] = {}
@@ -73,7 +73,7 @@ class Http2Core:
             limits.unsent_bytes,
             unsent or SharedBytes(limits.unsent_bytes * limits.max_streams),
         )
-        self.inbox = Inbox(limits, self.outbox, self.streams, self._unfinished)
+        self.inbox = Inbox(limits, self.outbox, self.streams, self.unfinished)
         self.extra_settings = dict(extra_settings or {})
         """What our first SETTINGS frame says beyond RFC 9113."""
         self.peer_settings: dict[int, int] = {}
@@ -342,7 +342,7 @@ class Http2Core:
         if size:
             self._conduct.work += 1
             stream.consumer.data(payload)
-            if self._unfinished.over and stream.held:
+            if self.unfinished.over and stream.held:
                 stream.consumer.crowded()
         else:
             self._conduct.idle_frame(self.now)

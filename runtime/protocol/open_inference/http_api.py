@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,17 +35,16 @@ from mcp2026.runtime.protocol.open_inference.http_codec import (
 from mcp2026.runtime.protocol.open_inference.parameters import Value
 from mcp2026.runtime.protocol.open_inference.paths import ROOT, PathTable, Resource, Target
 from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
-from mcp2026.runtime.protocol.open_inference.requests import Limits
+from mcp2026.runtime.protocol.open_inference.requests import InferRequest, Limits
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
 
-# Annotations of inner functions are evaluated at every call: they are plain names, which cost nothing.
-_Arrays = list[Array]
-_Send = Callable[[], None]
 _Handler = Callable[[Target, RequestHead, bytes, Respond], Cancel | None]
 
 _EMPTY = Response(200, b"")
+_MOST_PACKED = 256 * 1024 * 1024
+"""Bytes of compressed bodies that wait for a thread."""
 
 
 class _LoadDocument(msgspec.Struct):
@@ -86,6 +86,8 @@ class OpenInferenceApi:
         self._limits = limits
         self._paths = PathTable()
         self._known = KnownQuestions()
+        self._packed_bytes = 0
+        """Of bodies that wait to be decompressed."""
         self._routes: dict[Resource, dict[str, _Handler]] = {
             Resource.SERVER: {"GET": self._server},
             Resource.LIVE: {"GET": self._live},
@@ -172,9 +174,17 @@ class OpenInferenceApi:
                 respond(error_response(error))
                 return None
             return self._serve(head, content, respond)
+        if self._packed_bytes + len(body) > _MOST_PACKED:
+            self._metrics.version().failed(ErrorCode.QUEUE_FULL)
+            respond(
+                error_response(RequestError(ErrorCode.QUEUE_FULL, "too many compressed bodies wait already"))
+            )
+            return None
+        self._packed_bytes += len(body)
         waiting = _Waiting()
 
         def served(work: asyncio.Future[bytes]) -> None:
+            self._packed_bytes -= len(body)
             error = work.exception()
             if waiting.gone:
                 return
@@ -215,25 +225,19 @@ class OpenInferenceApi:
             respond(error_response(error))
             return None
         accept = head.headers.get(b"accept-encoding")
-        encoding = accepted(accept) if accept else None
-
-        def encode(outputs: _Arrays) -> _Send:
-            response = encode_infer(request, outputs)
-            if encoding is None or len(response.body) < SMALLEST:
-                return lambda: respond(response)
-            return lambda: _respond_compressed(response, encoding, respond)
-
+        wanted = request.wanted
         return self._service.submit(
-            Call(
-                version=version,
-                inputs=request.inputs,
-                rows=request.rows,
-                arrived_ns=arrived_ns,
-                timeout_ns=request.wanted.timeout_ns,
-                encode=encode,
-                fail=lambda error: respond(error_response(error)),
-                priority=request.wanted.priority,
-                tenant=request.wanted.tenant,
+            _HttpCall(
+                version,
+                request.inputs,
+                request.rows,
+                arrived_ns,
+                wanted.timeout_ns,
+                wanted.priority,
+                wanted.tenant,
+                request,
+                respond,
+                accepted(accept) if accept else None,
             )
         )
 
@@ -318,6 +322,21 @@ class OpenInferenceApi:
 
     def _logging(self, _target: Target, _head: RequestHead, body: bytes, respond: Respond) -> None:
         respond(_json(self._administration.log_settings(_decode(body, _Settings))))
+
+
+class _HttpCall(Call):
+    request: InferRequest
+    respond: Respond
+    encoding: str | None
+
+    def encode(self, outputs: list[Array]) -> Callable[[], None]:
+        response = encode_infer(self.request, outputs)
+        if self.encoding is None or len(response.body) < SMALLEST:
+            return partial(self.respond, response)
+        return partial(_respond_compressed, response, self.encoding, self.respond)
+
+    def fail(self, error: RequestError) -> None:
+        self.respond(error_response(error))
 
 
 class _Waiting:
