@@ -11,9 +11,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from mcp2026.runtime.batching import Batch, Lane, Model, ModelPolicy, Part, ProcessLimits, Request, Scheduler
@@ -34,9 +34,8 @@ ASSEMBLE_AHEAD_BYTES = 256 * 1024
 NEVER = 1 << 62
 
 
-@dataclass(slots=True, eq=False)
-class Call:
-    """One inference that a caller waits for."""
+class Call(msgspec.Struct, eq=False):
+    """One inference that a caller waits for; every protocol says how it is answered there."""
 
     version: LoadedVersion
     inputs: tuple[Array, ...]
@@ -44,15 +43,23 @@ class Call:
     arrived_ns: int
     timeout_ns: int
     """What the caller asked for, else the process's limit."""
-    encode: Callable[[list[Array]], Callable[[], None]]
-    """Makes the answer of the outputs, which are valid only during the call, and returns what sends it."""
-    fail: Callable[[RequestError], None]
-    priority: int = 0
+    priority: int
     """1 is served first; 0 is the model's default."""
-    tenant: str = ""
+    tenant: str
     """From the request's label; empty if it has none."""
-    collected: list[Array] | None = None
-    """Results so far of a request that runs in several parts."""
+
+    def encode(self, outputs: list[Array]) -> Callable[[], None]:
+        """Make the answer of `outputs`, which are valid only during the call, and return what sends it.
+
+        Raises:
+            RequestError: the caller wants the answer where or how it cannot be.
+
+        """
+        raise NotImplementedError
+
+    def fail(self, error: RequestError) -> None:
+        """Tell the caller what went wrong."""
+        raise NotImplementedError
 
 
 class InferenceService:
@@ -103,8 +110,10 @@ class InferenceService:
         Calls of one round of the event loop are handed to the scheduler together.
         """
         version, inputs = call.version, call.inputs
-        first_dimension = 1 if version.signature.shared else 0
-        shapes = tuple([array.shape[first_dimension:] for array in inputs])
+        if version.signature.shared:
+            shapes = tuple([array.shape[1:] for array in inputs])
+        else:
+            shapes = tuple([array.shape for array in inputs])
         lane = version.lanes.get(shapes)
         if lane is None:
             lane = self._open_lane(version, shapes, inputs)
@@ -118,7 +127,7 @@ class InferenceService:
             level,
             tenant,
             call.rows,
-            sum([array.nbytes for array in inputs]) if version.bindable else _bytes_of_text(inputs),
+            _bytes_of(inputs, version),
             deadline,
             expires,
             call,
@@ -189,9 +198,7 @@ class InferenceService:
         scheduler, engine = self._scheduler, self._engine
         now = time.monotonic_ns()
         with engine.lock:
-            refused = [
-                request for request in arrived if not request.settled and not scheduler.add(request, now)
-            ]
+            refused = scheduler.add_all(arrived, now)
             expired = scheduler.expire(now)
             batch = scheduler.take(now, inline=True)
             job = None if batch is None else _job(batch)
@@ -287,56 +294,60 @@ class InferenceService:
             if self._scheduler.has_work(inline=True):
                 self._soon()  # what has arrived meanwhile is read first, and may join
         try:
-            for part in parts:
-                self._answer(part, job)
+            self._answer(parts, job)
             if failed is not None:
                 self._fail(failed, ErrorCode.EXECUTION_FAILED, f"the model failed: {job.error}"[:1_000])
         finally:
             job.release()
 
-    def _answer(self, part: Part, job: Job) -> None:
-        request = part.request
-        call: Call | None = request.call
-        if call is None:
-            return  # it left while its neighbours were told
-        outputs = job.outputs
-        if job.version.signature.shared:
-            end = part.row + part.rows
-            outputs = [array[part.row : end] for array in outputs]
-        metrics = call.version.metrics
-        if part.first == 0:
-            metrics.queued(job.started_ns - call.arrived_ns)
-        if part.rows < request.rows:
-            collected = self._collect(part, call, outputs)
-            if collected is None:
-                return
-            outputs = collected
-        request.call = None  # its inputs and its answer need not outlive this
+    def _answer(self, parts: list[Part], job: Job) -> None:
+        """Encode all answers, count them, then tell: a caller who has its answer finds it in the metrics."""
+        version, outputs, started = job.version, job.outputs, job.started_ns
+        shared = version.signature.shared
+        encoded: list[tuple[Call, Callable[[], None]]] = []
+        failed: list[tuple[Call, RequestError]] = []
+        waited = []
         began = time.monotonic_ns()
-        try:
-            send = call.encode(outputs)
-        except RequestError as error:  # the caller wants the answer where or how it cannot be
-            metrics.failed(error.code, began - call.arrived_ns)
-            _tell(partial(call.fail, error))
-        except Exception:  # one answer that cannot be written must not cost the others theirs
-            log.exception("an answer could not be encoded")
-            metrics.failed(ErrorCode.INTERNAL, began - call.arrived_ns)
-            internal = RequestError(ErrorCode.INTERNAL, "the answer could not be encoded")
-            _tell(partial(call.fail, internal))
-        else:
-            # Counted first: a caller who has its answer finds it in the metrics.
-            ended = time.monotonic_ns()
-            metrics.output(job.rows, ended - began)
-            metrics.answered(ended - call.arrived_ns)
+        for part in parts:
+            request = part.request
+            call: Call | None = request.call
+            if call is None:
+                continue  # it left while its neighbours' answers were encoded
+            first, rows = part.row, part.rows
+            own = [array[first : first + rows] for array in outputs] if shared else outputs
+            if not part.first:
+                waited.append(started - call.arrived_ns)
+            if rows < request.rows:
+                collected = self._collect(part, own)
+                if collected is None:
+                    continue
+                own = collected
+            request.call = None  # its inputs and its answer need not outlive this
+            try:
+                encoded.append((call, call.encode(own)))
+            except RequestError as error:
+                failed.append((call, error))
+            except Exception:  # one answer that cannot be written must not cost the others theirs
+                log.exception("an answer could not be encoded")
+                failed.append((call, RequestError(ErrorCode.INTERNAL, "the answer could not be encoded")))
+        ended = time.monotonic_ns()
+        metrics = version.metrics
+        metrics.queued(waited)
+        metrics.answered(job.rows, [ended - call.arrived_ns for call, _ in encoded], ended - began)
+        for call, reason in failed:
+            metrics.failed(reason.code, ended - call.arrived_ns)
+            _tell(partial(call.fail, reason))
+        for _, send in encoded:
             _tell(send)
 
-    def _collect(self, part: Part, call: Call, outputs: list[Array]) -> list[Array] | None:
+    def _collect(self, part: Part, outputs: list[Array]) -> list[Array] | None:
         """Keep the rows of one part of a large request; return all of them if it was the last."""
         request = part.request
         try:
-            if call.collected is None:
-                call.collected = [_room_for(array, request.rows) for array in outputs]
-            for whole, array in zip(call.collected, outputs, strict=True):
+            if request.collected is None:
+                request.collected = [_room_for(array, request.rows) for array in outputs]
+            collected: list[Array] = request.collected
+            for whole, array in zip(collected, outputs, strict=True):
                 whole[part.first : part.first + part.rows] = array
         except ValueError as error:  # the model answers rows in shapes that depend on their values
             with self._engine.lock:
@@ -344,7 +355,7 @@ class InferenceService:
             message = f"the model's answers to parts of the request do not fit together: {error}"
             self._fail(request, ErrorCode.EXECUTION_FAILED, message)
             return None
-        return call.collected if request.done == request.rows else None
+        return collected if request.done == request.rows else None
 
     def _fail(self, request: Request, code: ErrorCode, message: str) -> None:
         call: Call | None = request.call
@@ -364,23 +375,24 @@ def _tell(send: Callable[[], None]) -> None:
 
 
 def _job(batch: Batch) -> Job:
-    calls: list[Call] = [part.request.call for part in batch.parts]
-    lane = batch.lane
-    if lane.shared and any(part.rows < part.request.rows for part in batch.parts):
-        inputs = [_rows(call, part) for call, part in zip(calls, batch.parts, strict=True)]
-    else:
-        inputs = [call.inputs for call in calls]
-    return Job(calls[0].version, lane.shapes, inputs, batch.rows, batch.run_rows, batch)
+    lane, parts = batch.lane, batch.parts
+    inputs = [
+        part.request.call.inputs if part.rows == part.request.rows or not lane.shared else _rows(part)
+        for part in parts
+    ]
+    return Job(parts[0].request.call.version, lane.shapes, inputs, batch.rows, batch.run_rows, batch)
 
 
-def _rows(call: Call, part: Part) -> tuple[Array, ...]:
-    return tuple(array[part.first : part.first + part.rows] for array in call.inputs)
+def _rows(part: Part) -> tuple[Array, ...]:
+    return tuple(array[part.first : part.first + part.rows] for array in part.request.call.inputs)
 
 
 def _room_for(array: Array, rows: int) -> Array:
     return np.empty((rows, *array.shape[1:]), array.dtype)
 
 
-def _bytes_of_text(inputs: tuple[Array, ...]) -> int:
-    """Return what inputs hold that are objects: each `bytes` costs more than its pointer."""
+def _bytes_of(inputs: tuple[Array, ...], version: LoadedVersion) -> int:
+    """Return what `inputs` hold. Of text, which is objects, each costs more than its pointer."""
+    if version.bindable:
+        return inputs[0].nbytes if len(inputs) == 1 else sum([array.nbytes for array in inputs])
     return sum(array.nbytes + (sum(map(len, array.flat)) if array.dtype == STRING else 0) for array in inputs)

@@ -59,6 +59,26 @@ class DeadlineQueue:
             line.popleft()
         self.count -= 1
 
+    def take_front(self, room: int, late_before: float) -> list[Request]:
+        """Take out and return what `head` and `drop_head` would give in turn, while it is simple.
+
+        Ends before a request that left otherwise, is in part taken already, has more rows than are left of
+        `room`, or expires before `late_before`; takes nothing if deadlines do not simply grow.
+        """
+        taken: list[Request] = []
+        if self._others:
+            return taken
+        line = self._line
+        while line:
+            request = line[0]
+            rows = request.rows
+            if rows > room or request.expires < late_before or request.taken or self.gone(request):
+                break
+            room -= rows
+            taken.append(line.popleft())
+        self.count -= len(taken)
+        return taken
+
     def left(self, requests: int = 1) -> None:
         """Count some that have left otherwise."""
         self.count -= requests

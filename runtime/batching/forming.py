@@ -68,6 +68,11 @@ class Forming:
         batch, waiting = self._batch, self._waiting
         taken = 0
         fits = True
+        if not one:
+            for whole in waiting.take_front(backlog, limit - batch.rows, self._late_before):
+                batch.parts.append(Part(whole, 0, whole.rows, batch.rows + taken))
+                taken += whole.rows
+            batch.rows += taken
         while batch.rows < limit and (request := backlog.head()) is not None:
             if request.expires < self._late_before and self._is_late(request):
                 waiting.take(backlog, request, request.rows - request.taken)  # its deadline tells it

@@ -61,12 +61,19 @@ class ModelPolicy:
         self._queue = Queue(config.queue)
         self._own = {level: Queue(policy) for level, policy in config.priorities.queues.items()}
         self._tenants = {tenant.tenant_id: tenant.weight for tenant in config.tenants}
+        self._unlabelled = (
+            self._default_level,
+            self._own.get(self._default_level, self._queue),
+            "",
+        )
 
     def place(self, priority: int, tenant: str) -> tuple[int, Queue, str]:
         """Return the level of a request, where it waits, and whose account pays.
 
         Priority 0 asks for none. All tenants without a name in the configuration share one account.
         """
+        if not priority and not tenant:
+            return self._unlabelled
         level = min(priority, self._levels) if priority > 0 else self._default_level
         return level, self._own.get(level, self._queue), tenant if tenant in self._tenants else ""
 

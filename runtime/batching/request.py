@@ -42,6 +42,8 @@ class Request(msgspec.Struct, eq=False):
     """Rows that have results."""
     settled: bool = False
     """Answered, failed, expired, refused or cancelled: nothing more is said about it."""
+    collected: Any = None
+    """Results so far of one that runs in several parts; belongs to whoever made the request."""
 
 
 class Part(msgspec.Struct, eq=False):

@@ -74,6 +74,10 @@ class Scheduler:
             self.ahead_wanted = True
         return True
 
+    def add_all(self, requests: list[Request], now: int) -> list[Request]:
+        """Take in `requests`, but for those that are settled; return those for which the queue is full."""
+        return [request for request in requests if not request.settled and not self.add(request, now)]
+
     def settle(self, request: Request) -> bool:
         """Say nothing more to `request`: it is told now, or has gone. False: that was so already."""
         if request.settled:

@@ -65,6 +65,24 @@ class Waiting:
             request.backlog = None
             self._left(backlog, request, rows)
 
+    def take_front(self, backlog: Backlog, room: int, late_before: float) -> list[Request]:
+        """Let the first requests of `backlog` leave, whole, while they fit `room` rows and are not late."""
+        taken = backlog.take_front(room, late_before)
+        if taken:
+            rows = size = 0
+            for request in taken:
+                request.backlog = None
+                request.taken = request.rows
+                rows += request.rows
+                size += request.size
+                request.queue.rows -= request.rows
+            self.bytes -= size
+            backlog.rows -= rows
+            backlog.lane.rows -= rows
+            self.rows -= rows
+            self._close_if_empty(backlog)
+        return taken
+
     def level(self, number: int) -> Level:
         """Return a level by its number."""
         level = self.levels.get(number)
@@ -88,6 +106,9 @@ class Waiting:
     def _left(self, backlog: Backlog, request: Request, rows: int) -> None:
         self._count(backlog, request, -rows)
         self.bytes -= request.size
+        self._close_if_empty(backlog)
+
+    def _close_if_empty(self, backlog: Backlog) -> None:
         if not backlog.count:
             lane, account = backlog.lane, backlog.account
             key = (account.level.number, account.tenant)

@@ -11,6 +11,7 @@ from mcp2026.runtime.metrics.shared_blocks import BlockSizes, SharedBlocks
 from mcp2026.runtime.metrics.version_statistics import VersionStatistics, read_statistics
 
 _PER_SECOND = 1e9
+_BOUNDS_NS = tuple([bound * _PER_SECOND for bound in SECONDS])
 ANY = ""
 """Version of a request that failed before its version was known, and model of one whose model was not."""
 
@@ -38,11 +39,17 @@ class VersionMetrics:
     def __init__(self, row: "memoryview[float]") -> None:
         self._row = row
 
-    def answered(self, request_ns: int) -> None:
-        """Count a request that got its result, `request_ns` after it arrived."""
+    def answered(self, rows: int, request_ns: list[int], encode_ns: int) -> None:
+        """Count requests of one batch that got their results, and how long after they arrived.
+
+        The batch had `rows` rows, and it took `encode_ns` to encode all the answers.
+        """
         row = self._row
-        row[_OK] += 1
-        _observe(row, _REQUEST_SECONDS, SECONDS, request_ns / _PER_SECOND)
+        row[_OK] += len(request_ns)
+        _observe_all(row, _REQUEST_SECONDS, request_ns)
+        row[statistics.OUTPUT_NS] += encode_ns
+        if rows <= statistics.LARGEST_BATCH:
+            row[statistics.BATCHES + rows * statistics.BATCH_COLUMNS + 3] += encode_ns
 
     def failed(self, code: ErrorCode, request_ns: int = 0) -> None:
         """Count a request that got an error."""
@@ -60,9 +67,9 @@ class VersionMetrics:
         """Count a request whose caller left."""
         self._row[_CANCELLED] += 1
 
-    def queued(self, waited_ns: int) -> None:
-        """Count a request's time in the queue."""
-        _observe(self._row, _QUEUE_SECONDS, SECONDS, waited_ns / _PER_SECOND)
+    def queued(self, waited_ns: list[int]) -> None:
+        """Count how long requests waited in the queue."""
+        _observe_all(self._row, _QUEUE_SECONDS, waited_ns)
 
     def executed(self, rows: int, requests: int, assemble_ns: int, run_ns: int, *, cache_hit: bool) -> None:
         """Count one execution for `requests` requests with `rows` rows in all."""
@@ -79,13 +86,6 @@ class VersionMetrics:
             row[start] += 1
             row[start + 1] += assemble_ns
             row[start + 2] += run_ns
-
-    def output(self, rows: int, encode_ns: int) -> None:
-        """Count the time that it took to encode a request's answer, out of a batch with `rows` rows."""
-        row = self._row
-        row[statistics.OUTPUT_NS] += encode_ns
-        if rows <= statistics.LARGEST_BATCH:
-            row[statistics.BATCHES + rows * statistics.BATCH_COLUMNS + 3] += encode_ns
 
 
 def block_sizes(workers: int) -> BlockSizes:
@@ -191,6 +191,19 @@ class RuntimeMetrics:
         rows = range(self._workers + 1)
         last_ms = max(self._blocks.version_row(block, row)[statistics.LAST_MS] for row in rows)
         return read_statistics(totals, last_ms)
+
+
+def _observe_all(row: "memoryview[float]", start: int, durations_ns: list[int]) -> None:
+    """Count durations; those of one batch mostly fall into one bucket."""
+    if not durations_ns:
+        return
+    bucket = bisect_left(_BOUNDS_NS, min(durations_ns))
+    if bucket == bisect_left(_BOUNDS_NS, max(durations_ns)):
+        row[start + bucket] += len(durations_ns)
+    else:
+        for duration in durations_ns:
+            row[start + bisect_left(_BOUNDS_NS, duration)] += 1
+    row[start + len(SECONDS) + 1] += sum(durations_ns) / _PER_SECOND
 
 
 def _observe(row: "memoryview[float]", start: int, bounds: tuple[float, ...], value: float) -> None:

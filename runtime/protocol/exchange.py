@@ -1,7 +1,7 @@
 """One request and its response, whatever carried them. HTTP versions stand below this, the API above."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -14,14 +14,16 @@ Cancel = Callable[[], None]
 """Tells the application that the caller has gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestHead:
-    """What is known of a request before its body."""
+    """What is known of a request before its body. One object may stand for many requests with equal heads."""
 
     method: str
     path: str
     headers: dict[bytes, bytes]
     """Names in lower case; of repeated headers the last."""
+    handler: "Handler | None" = field(default=None, compare=False, repr=False)
+    """What serves it, once the application has looked for that."""
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
@@ -31,6 +33,10 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+Handler = Callable[[RequestHead, bytes, Respond], Cancel | None]
+"""Starts serving a whole request. Never raises."""
 
 
 class Application(Protocol):

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from mcp2026.runtime.protocol.exchange import Application, Cancel, RequestHead, Respond, Response
+from mcp2026.runtime.protocol.exchange import Application, Cancel, Handler, RequestHead, Respond, Response
 
 
 class Mounted(Protocol):
@@ -18,10 +18,17 @@ class Mounted(Protocol):
         """Start serving a whole request. Never raises."""
 
 
+class Own(Application, Protocol):
+    """The API that has all other paths."""
+
+    def handler(self, head: RequestHead) -> Handler:
+        """Return what serves requests with `head`."""
+
+
 class HttpSite:
     """An application with another API mounted in it."""
 
-    def __init__(self, own: Application, mounted: Mounted) -> None:
+    def __init__(self, own: Own, mounted: Mounted) -> None:
         self._own = own
         self._mounted = mounted
 
@@ -37,8 +44,11 @@ class HttpSite:
 
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         """Let the API that the path belongs to serve the request."""
-        api = self._mounted if self._mounted.serves(head.path) else self._own
-        return api.begin(head, body, respond)
+        handler = head.handler
+        if handler is None:
+            mounted = self._mounted.serves(head.path)
+            handler = head.handler = self._mounted.begin if mounted else self._own.handler(head)
+        return handler(head, body, respond)
 
     def protocol_error(self, status: int, message: str) -> Response:
         """Return the response for a request that the protocol itself refuses."""

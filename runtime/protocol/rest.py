@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,7 @@ from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, VersionMetri
 from mcp2026.runtime.model.loaded import ServedModel, rows_of_a_run
 from mcp2026.runtime.model.signature import STRING, TensorSpec
 from mcp2026.runtime.model.store import ModelStore
-from mcp2026.runtime.protocol.exchange import JSON, Cancel, RequestHead, Respond, Response
+from mcp2026.runtime.protocol.exchange import JSON, Cancel, Handler, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.json_codec import InferRequest, JsonCodec
 from mcp2026.runtime.protocol.json_turns import LARGE_BODY, LARGE_VALUES, InTurns, Turns, at_once
 from mcp2026.runtime.protocol.scheduling_labels import scheduling_labels
@@ -35,8 +36,6 @@ _CODES_OF_PROTOCOL = {
     505: ErrorCode.UNSUPPORTED,
 }
 
-_Handler = Callable[[RequestHead, bytes, Respond], Cancel | None]
-
 
 class Observability:
     """Health and metrics: what every port of a server answers."""
@@ -48,7 +47,7 @@ class Observability:
         """Counts requests that failed before their model was known."""
         self._page: bytes | None = None
         """The metrics, for all who ask in one round of the event loop: they cost a millisecond or more."""
-        self._routes: dict[str, dict[str, _Handler]] = {
+        self._routes: dict[str, dict[str, Handler]] = {
             "/healthz": {"GET": self._live},
             "/readyz": {"GET": self._ready},
             "/metrics": {"GET": self._scrape},
@@ -84,6 +83,10 @@ class Observability:
             log.exception("%s %s failed", head.method, head.path)
             self._broke(respond)
             return None
+
+    def handler(self, _head: RequestHead) -> Handler:
+        """Return what serves requests with such a head, which was admitted."""
+        return self.begin
 
     def protocol_error(self, status: int, message: str) -> Response:
         """Return the response for a request that the protocol itself refuses."""
@@ -131,9 +134,14 @@ class RestApi(Observability):
         self._service = service
         self._codec = JsonCodec(store, max_timeout_ns)
         self._turns = Turns()
-        self._routes |= {INFER_PATH: {"POST": self._infer}, "/v1/models": {"GET": self._models}}
+        self._routes |= {INFER_PATH: {"POST": self.infer}, "/v1/models": {"GET": self._models}}
 
-    def _infer(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
+    def handler(self, head: RequestHead) -> Handler:
+        """Return what serves requests with such a head, which was admitted."""
+        return self.infer if head.path == INFER_PATH else self.begin
+
+    def infer(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
+        """Serve one inference request. Whatever goes wrong in here, it is answered."""
         arrived_ns = time.monotonic_ns()
         if len(body) > LARGE_BODY:
             return self._infer_in_turns(head, body, respond, arrived_ns)
@@ -141,7 +149,10 @@ class RestApi(Observability):
             return self._submit(self._codec.decode(body), head, respond, arrived_ns)
         except RequestError as error:
             self._fail(error, respond)
-            return None
+        except Exception:
+            log.exception("%s %s failed", head.method, head.path)
+            self._broke(respond)
+        return None
 
     def _infer_in_turns(self, head: RequestHead, body: bytes, respond: Respond, arrived_ns: int) -> Cancel:
         cancel: Cancel | None = None
@@ -164,18 +175,19 @@ class RestApi(Observability):
 
     def _submit(self, request: InferRequest, head: RequestHead, respond: Respond, arrived_ns: int) -> Cancel:
         labels = scheduling_labels(head.headers, request.model.config)
-        answer = _Answer(self._codec, request, respond, self._turns)
         return self._service.submit(
-            Call(
+            _RestCall(
                 request.version,
                 request.inputs,
                 request.rows,
                 arrived_ns,
                 request.timeout_ns,
-                answer.encode,
-                answer.fail,
                 labels.priority,
                 labels.tenant,
+                request,
+                respond,
+                self._codec,
+                self._turns,
             )
         )
 
@@ -193,43 +205,33 @@ class RestApi(Observability):
         respond(Response(200, msgspec.json.encode({"models": models})))
 
 
-class _Answer:
-    """What the data plane needs to answer one request."""
-
-    __slots__ = ("_codec", "_outputs", "_request", "_respond", "_response", "_turns")
-
-    def __init__(self, codec: JsonCodec, request: InferRequest, respond: Respond, turns: Turns) -> None:
-        self._codec = codec
-        self._request = request
-        self._respond = respond
-        self._turns = turns
+class _RestCall(Call):
+    request: InferRequest
+    respond: Respond
+    codec: JsonCodec
+    turns: Turns
 
     def encode(self, outputs: list[Array]) -> Callable[[], None]:
         for array in outputs:
             if array.size > LARGE_VALUES and array.dtype != STRING:
-                self._outputs = [array.copy() for array in outputs]
-                return self._send_in_turns
-        self._response = Response(200, self._codec.encode(self._request, outputs))
-        return self._send
+                return partial(self._send_in_turns, [array.copy() for array in outputs])
+        return partial(self.respond, Response(200, self.codec.encode(self.request, outputs)))
 
     def fail(self, error: RequestError) -> None:
-        self._respond(error_response(error))
+        self.respond(error_response(error))
 
-    def _send(self) -> None:
-        self._respond(self._response)
+    def _send_in_turns(self, outputs: list[Array]) -> None:
+        size = sum(array.nbytes for array in outputs)
+        if not self.turns.add(self._write(outputs), size):
+            at_once(self._write(outputs))
 
-    def _send_in_turns(self) -> None:
-        size = sum(array.nbytes for array in self._outputs)
-        if not self._turns.add(self._write(), size):
-            at_once(self._write())
-
-    def _write(self) -> InTurns[None]:
+    def _write(self, outputs: list[Array]) -> InTurns[None]:
         try:
-            body = yield from self._codec.encode_in_turns(self._request, self._outputs)
+            body = yield from self.codec.encode_in_turns(self.request, outputs)
         except RequestError as error:
             self.fail(error)
         else:
-            self._respond(Response(200, body))
+            self.respond(Response(200, body))
 
 
 def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:

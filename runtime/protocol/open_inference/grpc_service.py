@@ -32,7 +32,7 @@ from mcp2026.runtime.protocol.open_inference.errors import error_reply
 from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, decode_infer, encode_infer
 from mcp2026.runtime.protocol.open_inference.grpc_stream import InferStream
 from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
-from mcp2026.runtime.protocol.open_inference.requests import Limits
+from mcp2026.runtime.protocol.open_inference.requests import InferRequest, Limits
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,6 @@ _MOST_HEADS, _LONGEST_HEAD = 1_024, 4_096
 _INTERNAL = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
 
 # Annotations of inner functions are evaluated at every call: they are plain names, which cost nothing.
-_Arrays = list[Array]
 _Parts = list[Buffer]
 _Send = Callable[[], None]
 _Ask = Callable[[Any], Message]
@@ -190,24 +189,22 @@ class OpenInferenceService:
             counters.failed(ErrorCode.INTERNAL)
             fail(_INTERNAL)
             return None
-
-        def encode(outputs: _Arrays) -> _Send:
-            return answer(encode_infer(request, outputs, final=in_stream))
-
         timeout_ns = request.wanted.timeout_ns
         if head.timeout_ns is not None:
             timeout_ns = min(timeout_ns, head.timeout_ns)
         return self._service.submit(
-            Call(
-                version=version,
-                inputs=request.inputs,
-                rows=request.rows,
-                arrived_ns=arrived_ns,
-                timeout_ns=timeout_ns,
-                encode=encode,
-                fail=fail,
-                priority=request.wanted.priority,
-                tenant=request.wanted.tenant,
+            _GrpcCall(
+                version,
+                request.inputs,
+                request.rows,
+                arrived_ns,
+                timeout_ns,
+                request.wanted.priority,
+                request.wanted.tenant,
+                request,
+                answer,
+                fail,
+                in_stream,
             )
         )
 
@@ -315,6 +312,19 @@ class OpenInferenceService:
             {"settings": {name: {kinds[type(value)]: value} for name, value in settings.items()}},
             messages.LogSettingsResponse(),
         )
+
+
+class _GrpcCall(Call):
+    request: InferRequest
+    answer: Callable[[_Parts], _Send]
+    tell: Callable[[RequestError], None]
+    in_stream: bool
+
+    def encode(self, outputs: list[Array]) -> Callable[[], None]:
+        return self.answer(encode_infer(self.request, outputs, final=self.in_stream))
+
+    def fail(self, error: RequestError) -> None:
+        self.tell(error)
 
 
 def _answering(form: type[Message], ask: _Ask, metrics: RuntimeMetrics) -> UnaryMethod:

@@ -78,6 +78,17 @@ def config(path: Path, name: str = "m", **fields: Any) -> ServingConfig:
     return ServingConfig(name, (ServedVersion("1", str(path)),), **fields)
 
 
+class _Call(Call):
+    take: Callable[[list[Array]], Callable[[], None]]
+    give_up: Callable[[RequestError], None]
+
+    def encode(self, outputs: list[Array]) -> Callable[[], None]:
+        return self.take(outputs)
+
+    def fail(self, error: RequestError) -> None:
+        self.give_up(error)
+
+
 class Serving:
     """A service, and what became of every call that was submitted."""
 
@@ -109,7 +120,8 @@ class Serving:
         model: str | None = None,
         timeout: float = 30.0,
         encode: Callable[[list[Array]], Any] | None = None,
-        **fields: Any,
+        priority: int = 0,
+        tenant: str = "",
     ) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Any] = loop.create_future()
@@ -123,9 +135,18 @@ class Serving:
         version = self.models[model].versions["1"] if model else self.version
         rows = len(array) if version.signature.shared else 1
         now = int(loop.time() * 1e9)
-        return self.service.submit(
-            Call(version, (array,), rows, now, int(timeout * SECOND), take, outcome.set_exception, **fields)
+        call = _Call(
+            version,
+            (array,),
+            rows,
+            now,
+            int(timeout * SECOND),
+            priority,
+            tenant,
+            take,
+            outcome.set_exception,
         )
+        return self.service.submit(call)
 
     async def outcomes(self) -> list[Any]:
         """Arrays of the first output, or error codes."""

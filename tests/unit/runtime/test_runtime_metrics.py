@@ -39,14 +39,14 @@ def test_a_scrape_adds_up_all_processes_and_a_successor_counts_on(
     descriptor: int, parent: RuntimeMetrics
 ) -> None:
     workers = [RuntimeMetrics(descriptor, WORKERS, row) for row in range(WORKERS)]
-    workers[0].version("m", "1").answered(3_000_000)
-    workers[1].version("m", "1").answered(40_000_000_000)
+    workers[0].version("m", "1").answered(1, [3_000_000], 0)
+    workers[1].version("m", "1").answered(1, [40_000_000_000], 0)
     workers[1].load(7, 9)
     workers[1].version("m").failed(ErrorCode.QUEUE_FULL)
     workers[1].version().failed(ErrorCode.NOT_FOUND)
     successor = RuntimeMetrics(descriptor, WORKERS, 1)
     successor.reset_gauges()
-    successor.version("m", "1").answered(0)
+    successor.version("m", "1").answered(1, [0], 0)
     for line in (
         'mcp2026_requests_total{code="200",model="m",version="1"} 3.0',
         'mcp2026_requests_total{code="503",model="m",version=""} 1.0',
@@ -66,10 +66,9 @@ def test_a_scrape_adds_up_all_processes_and_a_successor_counts_on(
 def test_parts_of_a_request_are_summed_over_requests(descriptor: int, parent: RuntimeMetrics) -> None:
     for row in range(WORKERS):
         version = RuntimeMetrics(descriptor, WORKERS, row).version("m", "1")
-        version.queued(2_000)
+        version.queued([2_000])
         version.executed(5, 2, 10, 300, cache_hit=row == 1)
-        version.output(5, 40)
-        version.answered(5_000)
+        version.answered(5, [5_000], 40)
         version.failed(ErrorCode.DEADLINE_EXCEEDED, 900)
     seen = parent.statistics("m", "1")
     assert (seen.inference_count, seen.execution_count) == (10, 2)
@@ -82,8 +81,34 @@ def test_parts_of_a_request_are_summed_over_requests(descriptor: int, parent: Ru
         parent.statistics("m", "2")
 
 
+@pytest.mark.parametrize(
+    ("durations_ns", "up_to_1_ms", "up_to_5_ms", "all_of_them"),
+    [
+        ([], 0, 0, 0),
+        ([1_000_000], 1, 1, 1),
+        ([1_000_001, 2_000_000, 2_500_000], 0, 3, 3),
+        ([900_000, 4_000_000, 60_000_000_000], 1, 2, 3),
+    ],
+    ids=["none", "one, on a bound", "all in one bucket", "each in its own"],
+)
+def test_the_durations_of_a_batch_are_counted_one_by_one(
+    parent: RuntimeMetrics, durations_ns: list[int], up_to_1_ms: int, up_to_5_ms: int, all_of_them: int
+) -> None:
+    version = parent.version("m", "1")
+    version.queued(durations_ns)
+    version.answered(3, durations_ns, 0)
+    text = parent.exposition().decode()
+    for name in ("mcp2026_queue_duration_seconds", "mcp2026_request_duration_seconds"):
+        labels = 'model="m",version="1"'
+        assert f'{name}_bucket{{le="0.001",{labels}}} {up_to_1_ms}.0' in text
+        assert f'{name}_bucket{{le="0.005",{labels}}} {up_to_5_ms}.0' in text
+        assert f"{name}_count{{{labels}}} {all_of_them}.0" in text
+    assert f'mcp2026_requests_total{{code="200",model="m",version="1"}} {all_of_them}.0' in text
+    assert parent.statistics("m", "1").success.ns == pytest.approx(sum(durations_ns))
+
+
 def test_a_version_that_comes_back_counts_on(parent: RuntimeMetrics) -> None:
-    parent.version("m", "1").answered(1)
+    parent.version("m", "1").answered(1, [1], 0)
     parent.retire("m", ("1",))
     parent.claim("m", ("1",), 4)
     assert parent.statistics("m", "1").success.count == 1
