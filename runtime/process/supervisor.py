@@ -251,10 +251,11 @@ class Supervisor:
                     task.add_done_callback(self._asked.discard)
                 case Prepared() | Committed():
                     self._changes.voted(slot.index, message)
+        writer, slot.writer = slot.writer, None  # no change that begins from now on waits for this worker
         self._changes.ended(slot.index)
-        slot.writer.close()
+        writer.close()
         status = await process.wait()
-        slot.process = slot.writer = None
+        slot.process = None
         if reason:
             return reason
         if status < 0:
