@@ -57,4 +57,5 @@ def _level(text: bytes) -> int:
     try:
         return int(text)
     except ValueError:
-        raise invalid(PRIORITY_HEADER, f"{text[:32]!r} is not a number", "a whole number") from None
+        shown = text[:32].decode("latin-1")
+        raise invalid(PRIORITY_HEADER, f"{shown!r} is not a number", "a whole number") from None

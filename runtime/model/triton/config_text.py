@@ -55,4 +55,5 @@ def _where(error: text_format.ParseError) -> str:
     line, column = error.GetLine(), error.GetColumn()
     said = str(error).removeprefix(f"{line}:{column} : ")
     said = " ".join(said.replace("mcp2026.triton.", "").split())[:300]
+    said = said.rstrip(".")
     return said if line is None else f"line {line}, column {column}: {said}"

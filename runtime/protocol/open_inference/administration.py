@@ -137,7 +137,10 @@ class Administration:
 
         """
         if parameters:
-            raise _unsupported("a configuration or files in the request are not taken", "parameters")
+            raise _unsupported(
+                "a configuration or files in the request are not taken: change the repository, then load",
+                "parameters",
+            )
         self._change(LoadModel(name), changed)
 
     def unload(self, name: str, changed: Changed) -> None:

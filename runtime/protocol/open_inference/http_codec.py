@@ -159,7 +159,8 @@ def _header_length(headers: dict[bytes, bytes], body_length: int) -> int:
     if text is None:
         return body_length or 1  # an empty body is no JSON, but not the bytes of an input either
     if not (text.isdigit() and len(text) <= _MAX_DIGITS and int(text) <= body_length):
-        raise invalid(HEADER_LENGTH.decode(), f"{text[:32]!r} is not accepted", f"0 to {body_length} (body)")
+        shown = text[:32].decode("latin-1")
+        raise invalid(HEADER_LENGTH.decode(), f"{shown!r} is not accepted", f"0 to {body_length} (body)")
     return int(text)
 
 

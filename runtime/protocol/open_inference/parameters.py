@@ -133,5 +133,6 @@ def _refuse_sequences(parameters: Parameters) -> None:
 
 def _number_of_header(text: bytes) -> int:
     if not (text.isdigit() and len(text) <= 9):
-        raise invalid(PRIORITY_HEADER.decode(), f"{text[:32]!r} is not accepted", "a whole number from 0")
+        shown = text[:32].decode("latin-1")
+        raise invalid(PRIORITY_HEADER.decode(), f"{shown!r} is not accepted", "a whole number from 0")
     return int(text)

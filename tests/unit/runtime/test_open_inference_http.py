@@ -123,6 +123,8 @@ def test_the_tenant_and_the_priority_can_come_from_headers() -> None:
     body = {"inputs": [json_input()]}
     assert decode(body, target=ONE, x_mcp_tenant_id=b"acme", x_mcp_priority=b"2").wanted[::2] == (2, "acme")
     assert decode(body, target=ONE, x_mcp_priority=b"11").wanted.priority == 0
+    with pytest.raises(RequestError, match=r"^x-mcp-priority: 'high' is not accepted"):
+        decode(body, target=ONE, x_mcp_priority=b"high")
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,10 @@ def test_versions_by_policy_and_all_traffic_without_a_version_to_the_newest(
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (b"max_batch_size: 4\ndynamic_batching {\n  nonsense: 1\n}", "line 3, column 3: .*nonsense"),
+        (
+            b"max_batch_size: 4\ndynamic_batching {\n  nonsense: 1\n}",
+            r"line 3, column 3: .*nonsense\"\. Correct",
+        ),
         (b"max_batch_size: four", "line 1, column 17"),
         (b"dynamic_batching {", "line 1"),
         (b"name: 'm'\n\xff", "line 2 is not UTF-8"),
