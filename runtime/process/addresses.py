@@ -73,7 +73,7 @@ class Addresses:
 
     def urls(self) -> dict[str, str]:
         """Return where clients find the server, by a name for each address."""
-        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        host = url_host(self._settings.host)
         urls = {"url": f"http://{host}:{self.http.port}"}
         if self.grpc is not None:
             urls["grpc_url"] = f"grpc://{host}:{self.grpc.port}"
@@ -94,6 +94,11 @@ class Addresses:
 
     def _unix(self, path: str | None, flag: str) -> "UnixSocket | None":
         return self._hold(UnixSocket(Path(path), flag)) if path else None
+
+
+def url_host(host: str) -> str:
+    """Return `host` as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
 
 
 class UnixSocket:

@@ -10,10 +10,13 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.changes import Change, LoadModel, UnloadModel
 from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
 from mcp2026.runtime.health import Health, Phase
@@ -21,7 +24,7 @@ from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
 from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, create_shared_memory
 from mcp2026.runtime.model.sessions import values_of
 from mcp2026.runtime.model.sources import initial_models, model_to_load
-from mcp2026.runtime.process.addresses import Addresses, Listeners
+from mcp2026.runtime.process.addresses import Addresses, Listeners, url_host
 from mcp2026.runtime.process.change_rounds import ChangeRounds, Served
 from mcp2026.runtime.process.control import (
     Ask,
@@ -32,6 +35,7 @@ from mcp2026.runtime.process.control import (
     LameDuck,
     Loaded,
     Prepared,
+    Problem,
     Ready,
     Start,
     ToWorker,
@@ -46,10 +50,13 @@ from mcp2026.runtime.settings import Settings, with_threads
 
 log = logging.getLogger("mcp2026.runtime")
 
+EXIT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 10.0
 STEADY_SECONDS = 60.0
 """A worker that lived this long is not part of a row of failures."""
+SAME_SIGNAL_SECONDS = 0.2
+"""A signal that comes again so soon is the same one: `timeout` sends it to the program and to its group."""
 EXIT_GRACE = 5.0
 """Beyond the drain time, before a worker that does not end is killed, in s."""
 
@@ -67,6 +74,19 @@ class _Slot:
     """Of what is served, when its worker was started."""
 
 
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Let a process that is started meanwhile begin with the signals blocked that only the parent may act on.
+
+    A Ctrl-C reaches all processes of the terminal; one that still imports would end with a traceback.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_SIGNALS)
+
+
 class Supervisor:
     """One server, from start to exit."""
 
@@ -82,6 +102,7 @@ class Supervisor:
         self._changes = ChangeRounds(self._served, self, self._read_model, self._claim, self._retire)
         self._asked: set[asyncio.Task[None]] = set()
         self._addresses: Addresses
+        self._metrics_url: dict[str, str] = {}
         self._table: int
         self._metrics: RuntimeMetrics
 
@@ -104,7 +125,7 @@ class Supervisor:
             self._claim(model)
             self._served.models[model.model] = model
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in EXIT_SIGNALS:
             loop.add_signal_handler(number, self._signals.put_nowait, number)
         servers = await self._listen_for_metrics()
         # They listen before there is a worker: a client that comes early waits a moment and is not refused.
@@ -147,7 +168,7 @@ class Supervisor:
         loaded.cancel()
         log.info("%s: exit begins", signalled.result().name)
         ending = asyncio.create_task(self._end(keepers))
-        second = asyncio.create_task(self._signals.get())
+        second = asyncio.create_task(self._second_signal())
         either: set[asyncio.Future[Any]] = {ending, second}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
@@ -157,11 +178,17 @@ class Supervisor:
         second.cancel()
         return ending.result()
 
+    async def _second_signal(self) -> signal.Signals:
+        await asyncio.sleep(SAME_SIGNAL_SECONDS)
+        while not self._signals.empty():
+            self._signals.get_nowait()
+        return await self._signals.get()
+
     def _become_ready(self) -> None:
         self._health.advance(Phase.SERVING)
         self._tell_all(Ready())
         settings = self._settings
-        urls = self._addresses.urls()
+        urls = self._addresses.urls() | self._metrics_url
         log.info(
             "serving %s on %s with %d worker(s)",
             self._named_models(),
@@ -216,9 +243,10 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         inherited = [one.fileno() for one in (theirs, *listeners.all)]
         command = [sys.executable, "-P", "-m", "mcp2026.runtime.process.worker", str(theirs.fileno())]
-        slot.process = process = await asyncio.create_subprocess_exec(
-            *command, pass_fds=[*inherited, self._table], stdin=asyncio.subprocess.DEVNULL
-        )
+        with _signals_blocked():
+            slot.process = process = await asyncio.create_subprocess_exec(
+                *command, pass_fds=[*inherited, self._table], stdin=asyncio.subprocess.DEVNULL
+            )
         slot.generation = self._served.generation
         start = Start(
             self._settings,
@@ -280,8 +308,21 @@ class Supervisor:
     async def _change(self, slot: _Slot, ask: Ask) -> None:
         """Make the change that a worker asks for, and tell it the outcome."""
         problem = await self._changes.make(ask.change)
+        self._log_change(ask.change, problem)
         if slot.writer is not None:
             send(slot.writer, Changed(ask.request_id, problem))
+
+    def _log_change(self, change: Change, problem: Problem | None) -> None:
+        if not isinstance(change, LoadModel | UnloadModel):
+            return
+        if problem is not None:
+            asked = "load" if isinstance(change, LoadModel) else "unload"
+            log.warning("a client's %s of %s was refused: %s", asked, change.model[:64], problem.message)
+        elif isinstance(change, UnloadModel):
+            log.info("unloaded %s", change.model)
+        else:
+            versions = self._served.models[change.model].versions
+            log.info("loaded %s: version(s) %s", change.model, ", ".join(one.version_id for one in versions))
 
     def loaded(self) -> list[int]:
         """Return the slots of the workers that have loaded everything."""
@@ -338,5 +379,8 @@ class Supervisor:
         application = Observability(self._health, self._metrics)
         factory = connection_factory(application, ConnectionLimits(), connections, loop)
         servers = [await loop.create_server(factory, sock=one) for one in reservation.listeners()]
+        self._metrics_url = {
+            "metrics_url": f"http://{url_host(self._settings.host)}:{reservation.port}/metrics"
+        }
         reservation.close()
         return servers
