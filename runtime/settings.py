@@ -148,7 +148,7 @@ _BATCHING_OPTIONS = (
 )
 _SERVER_OPTIONS = (
     _Option("host", str, "a host", "address to listen on (localhost; in a pod 0.0.0.0)"),
-    _Option("port", int, _WHOLE, f"REST port, 0 for any free one ({REST_PORT})", (0, 65_535)),
+    _Option("port", int, _WHOLE, f"HTTP port, 0 for any free one ({REST_PORT})", (0, 65_535)),
     _Option("grpc", _boolean, "true or false", "serve gRPC as well (on)"),
     _Option("grpc_port", int, _WHOLE, "gRPC port, 0 for any free one (one more than --port)", (0, 65_535)),
     _Option("unix_socket", str, "a path", "serve HTTP on this Unix socket as well (none)"),
@@ -156,7 +156,13 @@ _SERVER_OPTIONS = (
     _Option(
         "shared_memory", _boolean, "true or false", "clients may pass tensors in POSIX shared memory (on)"
     ),
-    _Option("metrics_port", int, _WHOLE, "a second port with /metrics and health alone (none)", (0, 65_535)),
+    _Option(
+        "metrics_port",
+        int,
+        _WHOLE,
+        "a second port with /metrics and health alone, 0 for any free one (none)",
+        (0, 65_535),
+    ),
     _Option(
         "model_control",
         str,
@@ -164,7 +170,7 @@ _SERVER_OPTIONS = (
         "none: serve the whole repository; explicit: load and unload when clients ask (none)",
         get_args(ModelControl),
     ),
-    _Option("load_model", _names, "names", "models that explicit control loads at the start, a,b (none)"),
+    _Option("load_model", _names, "names", "models that explicit control loads at the start: a,b (none)"),
     _Option("workers", int, _WHOLE, "worker processes (1)", (1, 64)),
     _Option("max_body_mib", int, _WHOLE, "largest request body in MiB (64)", (1, 2_047)),
     _Option("queue_size", int, _WHOLE, "most rows that wait in one worker (1024)", (1, 1_000_000)),
@@ -190,30 +196,47 @@ _SERVER_OPTIONS = (
     ),
 )
 _SOURCE_OPTIONS = (
-    _Option("model_path", str, "a file", "an ONNX file to serve under its own name"),
-    _Option("serving_config", str, "a file", "a serving configuration in JSON: versions, weights, batching"),
+    _Option(
+        "model_path",
+        str,
+        "a file",
+        "a model to serve under its own name: an ONNX or .mcpir file, or a folder with one",
+    ),
+    _Option(
+        "serving_config",
+        str,
+        "a file",
+        "JSON that says what is served: versions, batching, queue, priorities, tenants",
+    ),
     _Option(
         "model_repository",
         str,
         "a folder",
-        "a folder of models as Triton has it: <name>/<version>/model.onnx",
+        "a folder of models as Triton has it: <name>/<version>/model.onnx, with or without config.pbtxt",
     ),
 )
 _OPTIONS = (*_SOURCE_OPTIONS, *_SERVER_OPTIONS, *_BATCHING_OPTIONS)
+_GROUPS = (
+    ("what to serve, exactly one of", _SOURCE_OPTIONS),
+    ("server", _SERVER_OPTIONS),
+    ("batching, instead of what the configuration or the repository says", _BATCHING_OPTIONS),
+)
 
 
 def _parser() -> SettingsParser:
     parser = SettingsParser(
         prog="mcp2026-server",
-        description="Serve ONNX models over HTTP with dynamic batching.",
+        description="Serve ONNX models over HTTP and gRPC with dynamic batching.",
         epilog="Each flag can also be set by the environment: MCP2026_WORKERS=4 is --workers 4.",
         allow_abbrev=False,
     )
-    for option in _OPTIONS:
-        if option.parse is _boolean:
-            parser.add_argument(option.flag, action=argparse.BooleanOptionalAction, help=option.help)
-        else:
-            parser.add_argument(option.flag, metavar=option.name.rsplit("_")[-1].upper(), help=option.help)
+    for title, options in _GROUPS:
+        group = parser.add_argument_group(title)
+        for option in options:
+            if option.parse is _boolean:
+                group.add_argument(option.flag, action=argparse.BooleanOptionalAction, help=option.help)
+            else:
+                group.add_argument(option.flag, metavar=option.name.rsplit("_")[-1].upper(), help=option.help)
     return parser
 
 
@@ -335,7 +358,14 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
     if settings.unix_socket and settings.unix_socket == settings.grpc_unix_socket:
         raise SettingsError(sources["grpc_unix_socket"], "is the HTTP socket", "another path")
     if settings.model_repository is None and (settings.model_control != "none" or settings.load_model):
-        raise SettingsError(sources["model_control"], "needs a repository", "--model-repository with it")
+        given = "load_model" if settings.load_model else "model_control"
+        raise SettingsError(sources[given], "needs a repository", "--model-repository with it")
+    if settings.model_repository is not None and "max_batch_size" in dict(settings.batching):
+        raise SettingsError(
+            sources["max_batch_size"],
+            "does not apply to a repository",
+            "max_batch_size in config.pbtxt of each model",
+        )
     if settings.load_model and settings.model_control != "explicit":
         raise SettingsError(sources["load_model"], "needs explicit control", "--model-control explicit")
 

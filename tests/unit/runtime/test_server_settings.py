@@ -41,6 +41,13 @@ def test_the_quick_start_needs_only_a_model() -> None:
         pytest.param([*MODEL, "--provider", "tpu"], {}, "auto, cpu, cuda, tensorrt", id="unknown provider"),
         pytest.param([*MODEL, "--nothing"], {}, "--nothing", id="unknown flag"),
         pytest.param(["--serving-config", "/nowhere"], {}, "No such file", id="no configuration"),
+        pytest.param([*MODEL, "--load-model", "m"], {}, "--load-model: needs", id="models of no repository"),
+        pytest.param(
+            ["--model-repository", "r", "--max-batch-size", "8"],
+            {},
+            "--max-batch-size: does not apply to a repository; allowed: max_batch_size in config.pbtxt",
+            id="a flag that a repository overrules",
+        ),
     ],
 )
 def test_what_is_not_accepted_is_named(arguments: list[str], environment: dict[str, str], words: str) -> None:
