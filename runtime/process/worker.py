@@ -5,6 +5,7 @@ says over that descriptor and ends when the parent does.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -60,6 +61,9 @@ log = logging.getLogger(__name__)
 
 OPEN_INFERENCE = SERVICE.strip("/")
 
+COLLECTOR_THRESHOLD = 50_000
+"""Objects made more than freed before Python looks for cycles. Requests make none, but at the usual 700 it
+looks through those in flight at every batch."""
 IN_FLIGHT_GRACE = 0.05
 """After the listeners are closed: time for bytes that clients have sent already, in s."""
 ABORT_SECONDS = 1.0
@@ -156,6 +160,9 @@ class Worker:
             log.exception("loading failed")
             send(self._writer, Failed(f"cannot load the model: {error}"))
             return False
+        gc.collect()
+        gc.freeze()  # what is here stays, and need not be looked through again
+        gc.set_threshold(COLLECTOR_THRESHOLD)
         for region in self._start.regions:
             with suppress(RequestError):  # its owner may have removed it since
                 self._regions.register(region.name, region.key, region.offset, region.byte_size)
