@@ -21,6 +21,8 @@ class Health:
 
     def __init__(self) -> None:
         self.phase = Phase.LOADING
+        self.leaving = False
+        """Connections should be closed when their answer is out."""
         self._watchers: list[Callable[[Phase], None]] = []
 
     def watch(self, changed: Callable[[Phase], None]) -> None:
@@ -32,6 +34,7 @@ class Health:
         order = list(Phase)
         if order.index(phase) > order.index(self.phase):
             self.phase = phase
+            self.leaving = phase in (Phase.LAME_DUCK, Phase.DRAINING)
             for changed in self._watchers:
                 changed(phase)
 
@@ -39,8 +42,3 @@ class Health:
     def ready(self) -> bool:
         """New traffic should come here."""
         return self.phase is Phase.SERVING
-
-    @property
-    def leaving(self) -> bool:
-        """Connections should be closed when their answer is out."""
-        return self.phase in (Phase.LAME_DUCK, Phase.DRAINING)

@@ -127,7 +127,7 @@ class InferenceService:
             level,
             tenant,
             call.rows,
-            _bytes_of(inputs, version),
+            lane.row_bytes * call.rows if lane.row_bytes is not None else _bytes_of_text(inputs),
             deadline,
             expires,
             call,
@@ -177,10 +177,12 @@ class InferenceService:
         if len(version.lanes) >= MAX_LANES:
             version.lanes = {key: lane for key, lane in version.lanes.items() if lane.rows}
         shared = version.signature.shared
-        size = sum(array.nbytes for array in inputs)
+        row_bytes = sum(array.nbytes for array in inputs)
         if shared:
-            size = size * model.policy.max_rows // max(1, len(inputs[0]))
+            row_bytes //= max(1, len(inputs[0]))
+        size = row_bytes * (model.policy.max_rows if shared else 1)
         lane = Lane(model, shapes, shared=shared, ahead_worthwhile=size >= ASSEMBLE_AHEAD_BYTES)
+        lane.row_bytes = row_bytes if version.bindable else None
         version.lanes[shapes] = lane
         return lane
 
@@ -391,8 +393,6 @@ def _room_for(array: Array, rows: int) -> Array:
     return np.empty((rows, *array.shape[1:]), array.dtype)
 
 
-def _bytes_of(inputs: tuple[Array, ...], version: LoadedVersion) -> int:
-    """Return what `inputs` hold. Of text, which is objects, each costs more than its pointer."""
-    if version.bindable:
-        return inputs[0].nbytes if len(inputs) == 1 else sum([array.nbytes for array in inputs])
+def _bytes_of_text(inputs: tuple[Array, ...]) -> int:
+    """Return what inputs hold that are objects: each `bytes` costs more than its pointer."""
     return sum(array.nbytes + (sum(map(len, array.flat)) if array.dtype == STRING else 0) for array in inputs)

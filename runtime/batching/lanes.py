@@ -85,6 +85,8 @@ class Lane:
         self.company = Company()
         self.idle_backlogs: dict[tuple[int, str], Backlog] = {}
         """Empty ones, to be used again."""
+        self.row_bytes: int | None = None
+        """What the inputs of one row hold; None if that depends on their values."""
         self.max_rows = model.policy.max_rows if shared else 1
         """Most rows of one run."""
         self._padded = model.policy.padded

@@ -26,17 +26,22 @@ class ModelStore:
         """Know of the models that `repository_names` returns besides those that are served."""
         self._repository_names = repository_names
         self._served: dict[str, ServedModel] = {}
+        self._alone: ServedModel | None = None
+        """The only model that is served; None if there are more, or none."""
         self._absent: dict[str, IndexEntry] = {}
 
     def put(self, model: ServedModel) -> None:
         """Serve `model` from the next request on."""
         self._served[model.name] = model
+        self._alone = model if len(self._served) == 1 else None
         self._absent.pop(model.name, None)
 
     def remove(self, name: str, reason: str) -> ServedModel | None:
         """Stop serving a model; requests that hold a version of it go on."""
         self._absent[name] = IndexEntry(name, "", "UNAVAILABLE", reason)
-        return self._served.pop(name, None)
+        removed = self._served.pop(name, None)
+        (self._alone,) = self._served.values() if len(self._served) == 1 else (None,)
+        return removed
 
     def expect(self, names: Iterable[str]) -> None:
         """Note models that are being loaded at the start."""
@@ -80,8 +85,8 @@ class ModelStore:
         """
         if name is not None:
             return self.model(name)
-        if len(self._served) == 1:
-            return next(iter(self._served.values()))
+        if self._alone is not None:
+            return self._alone
         if not self._served:
             raise RequestError(ErrorCode.NOT_READY, "no model is served yet", "model")
         raise RequestError(

@@ -20,6 +20,7 @@ from mcp2026.runtime.protocol.http1_exchange import Exchange
 from mcp2026.runtime.protocol.http1_head import HEAD_END, KnownHeads, path_of
 
 _NEVER = math.inf
+_HEAD_END_BYTES = len(HEAD_END)
 _SMALL_BODY = 64 * 1024
 """A refused request's body up to this size is read and dropped, and the connection stays."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -103,7 +104,7 @@ class Http1Connection(asyncio.Protocol):
             return
         if not self._in_request and not self._head_bytes:
             self._begun = 0
-            end = data.find(HEAD_END) + len(HEAD_END)
+            end = data.find(HEAD_END) + _HEAD_END_BYTES
             known = self._heads.get(data[:end])
             if known is not None:
                 self._new_heads = 0
@@ -341,7 +342,8 @@ class Http1Connection(asyncio.Protocol):
         if refusal is not None:
             exchange.respond(refusal)
             return
-        cancel = self._application.begin(head, body, exchange.respond)
+        begin = head.handler or self._application.begin
+        cancel = begin(head, body, exchange.respond)
         if exchange.response is None:
             exchange.cancel = cancel
 

@@ -4,6 +4,8 @@ import asyncio
 from http import HTTPStatus
 from typing import Protocol
 
+import msgspec
+
 from mcp2026.runtime.protocol.connections import Connections
 from mcp2026.runtime.protocol.exchange import Cancel, Response
 
@@ -21,30 +23,27 @@ class Owner(Protocol):
         """Write the responses that are due, in the order of the requests."""
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """A request that was taken in, and its response once there is one."""
 
-    __slots__ = ("_owner", "cancel", "head_only", "http_10", "keep_alive", "response")
-
-    def __init__(self, owner: Owner, keep_alive: bool, head_only: bool, http_10: bool = False) -> None:
-        self._owner = owner
-        self.keep_alive = keep_alive
-        """The connection stays after the response."""
-        self.head_only = head_only
-        self.http_10 = http_10
-        self.response: Response | None = None
-        self.cancel: Cancel | None = None
+    owner: Owner
+    keep_alive: bool
+    """The connection stays after the response."""
+    head_only: bool
+    http_10: bool = False
+    response: Response | None = None
+    cancel: Cancel | None = None
 
     def respond(self, response: Response) -> None:
         """Take the response; only the first one counts."""
         if self.response is None:
             self.response = response
             self.cancel = None  # it may lead back to this object
-            self._owner.flush()
+            self.owner.flush()
 
     def write(self, response: Response, transport: asyncio.Transport, connections: Connections) -> None:
         """Write `response`. A client of HTTP/1.0 is told that the connection stays, others that it ends."""
-        body = response.body
+        body, size = response.body, len(response.body)
         key = (response.status, response.content_type)
         start = connections.response_starts.get(key)
         if start is None:
@@ -54,10 +53,10 @@ class Exchange:
                 response.content_type,
             )
         usual = self.keep_alive and not (response.headers or self.head_only or self.http_10)
-        if usual and len(body) < _LARGE:
-            transport.write(b"%b%d\r\n\r\n%b" % (start, len(body), body))
+        if usual and size < _LARGE:
+            transport.write(b"%b%d\r\n\r\n%b" % (start, size, body))
             return
-        lines = [b"%b%d\r\n" % (start, len(body))]
+        lines = [b"%b%d\r\n" % (start, size)]
         lines += [b"%b: %b\r\n" % header for header in response.headers]
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
