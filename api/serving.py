@@ -76,8 +76,8 @@ class Execution(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 class ServedVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One version of the model and its share of the traffic."""
 
-    version_id: str
-    path: str
+    version_id: Annotated[str, msgspec.Meta(min_length=1)]
+    path: Annotated[str, msgspec.Meta(min_length=1)]
     """A file that the runtime can open."""
     weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
     """Percent of the requests that name no version."""
@@ -88,7 +88,7 @@ class ServedVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
 class ServingConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """All that one runtime process serves. `revision` only grows."""
 
-    model: str
+    model: Annotated[str, msgspec.Meta(min_length=1)]
     versions: Annotated[tuple[ServedVersion, ...], msgspec.Meta(min_length=1, max_length=16)]
     batching: Batching = Batching()
     queue: QueuePolicy = QueuePolicy()

@@ -50,6 +50,9 @@ def test_the_quick_start_serves_one_file_under_its_own_name() -> None:
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("a model without a name", {"model": ""}, "servingConfig.model: "),
+    ("a version without an id", {"versions": [{"versionId": "", "path": "a"}]}, "versions[0].versionId: "),
+    ("a version without a file", {"versions": [{"versionId": "1", "path": ""}]}, "versions[0].path: "),
     (
         "a batch size above its range",
         {"batching": {"maxBatchSize": 129}},
