@@ -190,6 +190,10 @@ class TransportServer:
 
         return self.run(called())
 
+    def call_soon(self, function: Callable[[], Any]) -> None:
+        """Call `function` on the event loop, and do not wait for it."""
+        self._loop.call_soon_threadsafe(function)
+
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run `coroutine` on the event loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
