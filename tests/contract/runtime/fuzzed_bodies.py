@@ -199,7 +199,7 @@ class Fuzzer:
         start = draw.choice(
             (
                 b'POST /v1/infer HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{"a": 1}}',
-                b"POST /v1/infer HTTP/1.1\r\ntransfer-encoding: chunked\r\nhost: a\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+                b"POST /v1/infer HTTP/1.1\r\ntransfer-encoding: chunked\r\nhost:\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
                 b"GET /metrics HTTP/1.0\r\n\r\n",
                 b"GET /healthz HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\nupgrade: h2c\r\n\r\n",
                 b"HEAD http://h/v2 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
