@@ -241,6 +241,20 @@ def test_a_worker_that_is_killed_holds_up_no_change(serving: Start) -> None:
     server.wait_until(lambda: server.metric("mcp2026_workers_ready") == 2, "both serve")
 
 
+def test_loads_that_fail_leave_nothing_behind(serving: Start, tmp_path: Path) -> None:
+    server = serving()
+    folder = echo_model(tmp_path, "broken", "FP32", None, None).parent
+    with (folder / "model.onnx").open("ab") as model:
+        model.write(b"\xff" * (16 * _MIB))
+    resident = []
+    for _ in range(50):
+        assert server.request("POST", "/v2/repository/models/broken/load").status == 400
+        resident.append(server.resident_mib())
+    assert max(resident[25:]) < max(resident[:5]) + 8
+    assert server.request("GET", "/readyz").status == 200
+    assert infer(server, [1.0]) == 200
+
+
 def test_deadlines_of_any_length_are_kept_or_refused(serving: Start) -> None:
     client = Http2Client(serving().grpc_port)
     path, message = b"/inference.GRPCInferenceService/ServerLive", b"\0\0\0\0\0"
