@@ -57,6 +57,8 @@ DATATYPES: dict[str, DataType] = {
 }
 
 _LENGTH = struct.Struct("<I")
+_SMALL = 4_096
+"""Bytes that are copied in less time than a view of them takes."""
 
 
 def from_wire(datatype: DataType, content: Buffer, count: int, field: str) -> Array:
@@ -80,7 +82,7 @@ def from_wire(datatype: DataType, content: Buffer, count: int, field: str) -> Ar
 
 
 def to_wire(datatype: str, array: Array) -> list[Buffer]:
-    """Return the bytes of `array` in parts; numbers are a view of it, valid as long as it is."""
+    """Return the bytes of `array` in parts; many numbers are a view of it, valid as long as it is."""
     if datatype == "BYTES":
         parts: list[Buffer] = []
         for element in array.ravel().tolist():
@@ -89,7 +91,14 @@ def to_wire(datatype: str, array: Array) -> list[Buffer]:
         return [b"".join(parts)]
     if not array.size:
         return []
-    return [np.ascontiguousarray(array).data.cast("B")]
+    return [as_buffer(array)]
+
+
+def as_buffer(numbers: Array) -> Buffer:
+    """Return the bytes of `numbers`; a view of them if they are many, valid as long as the array is."""
+    if numbers.nbytes <= _SMALL:
+        return numbers.tobytes()
+    return np.ascontiguousarray(numbers).data.cast("B")
 
 
 def as_bytes(element: object) -> bytes:

@@ -29,9 +29,14 @@ from mcp2026.runtime.protocol.open_inference.administration import Administratio
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
 from mcp2026.runtime.protocol.open_inference.documents import Document
 from mcp2026.runtime.protocol.open_inference.errors import error_reply
-from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, decode_infer, encode_infer
+from mcp2026.runtime.protocol.open_inference.grpc_answers import GrpcAnswers
+from mcp2026.runtime.protocol.open_inference.grpc_codec import (
+    Inference,
+    KnownMessages,
+    decode_infer,
+    encode_infer,
+)
 from mcp2026.runtime.protocol.open_inference.grpc_stream import InferStream
-from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest, Limits
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
@@ -39,7 +44,6 @@ log = logging.getLogger(__name__)
 
 SERVICE = "/inference.GRPCInferenceService/"
 
-_MOST_HEADS, _LONGEST_HEAD = 1_024, 4_096
 _INTERNAL = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
 
 # Annotations of inner functions are evaluated at every call: they are plain names, which cost nothing.
@@ -69,9 +73,9 @@ class OpenInferenceService:
         self._regions = regions
         self._administration = administration
         self._limits = limits
-        self._known = KnownQuestions()
-        self._names: dict[bytes, tuple[str, str | None]] = {}
-        """Model and version by the bytes of a request before its tensors."""
+        self._known = KnownMessages()
+        self._failures = metrics.version()
+        """Counts requests that failed before their model was known."""
         pb = messages
         asks: dict[str, tuple[type[Message], _Ask]] = {
             "ServerLive": (pb.ServerLiveRequest, self._server_live),
@@ -142,9 +146,9 @@ class OpenInferenceService:
             return lambda: respond(reply)
 
         try:
-            inference = Inference(content)
+            inference = Inference(content, self._known)
         except RequestError as error:
-            self._metrics.version().failed(error.code)
+            self._failures.failed(error.code)
             respond(error_reply(error))
             return None
         return self._submit(
@@ -152,7 +156,7 @@ class OpenInferenceService:
         )
 
     def _stream(self, head: CallHead, outbound: Outbound) -> Inbound:
-        return InferStream(self._submit, self._metrics, head, outbound)
+        return InferStream(self._submit, self._known, self._failures, head, outbound)
 
     def _submit(
         self,
@@ -165,9 +169,9 @@ class OpenInferenceService:
     ) -> Cancel | None:
         """Give one request to the engine. Never raises."""
         arrived_ns = time.monotonic_ns()
-        counters = self._metrics.version()
+        counters = self._failures
         try:
-            names = self._names_in(inference)
+            names = self._known.names(inference)
             model = self._store.model(names[0])
             counters = model.metrics
             version = model.version(names[1])
@@ -207,25 +211,6 @@ class OpenInferenceService:
                 in_stream,
             )
         )
-
-    def _names_in(self, inference: Inference) -> tuple[str, str | None]:
-        """Return the model and the version that a request names, from memory if it was asked before.
-
-        Raises:
-            RequestError: the message cannot be read.
-
-        """
-        head = inference.head
-        short = len(head) <= _LONGEST_HEAD
-        names = self._names.get(head) if short else None
-        if names is None:
-            message = inference.message
-            names = (message.model_name, message.model_version or None)
-            if short:
-                if len(self._names) >= _MOST_HEADS:
-                    self._names.clear()
-                self._names[head] = names
-        return names
 
     # --- server and models
 
@@ -315,7 +300,7 @@ class OpenInferenceService:
 
 
 class _GrpcCall(Call):
-    request: InferRequest
+    request: InferRequest[GrpcAnswers]
     answer: Callable[[_Parts], _Send]
     tell: Callable[[RequestError], None]
     in_stream: bool

@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Callable
 
 from mcp2026.runtime.errors import RequestError
-from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
+from mcp2026.runtime.metrics.runtime_metrics import VersionMetrics
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.service import CallHead, Outbound
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
 from mcp2026.runtime.protocol.open_inference.errors import text_of
-from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference
+from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, KnownMessages
 from mcp2026.runtime.protocol.open_inference.wire import bytes_field
 
 _INFER_RESPONSE = 2
@@ -26,12 +26,14 @@ class InferStream:
     def __init__(
         self,
         submit: Callable[..., Cancel | None],
-        metrics: RuntimeMetrics,
+        known: KnownMessages,
+        failures: VersionMetrics,
         head: CallHead,
         outbound: Outbound,
     ) -> None:
         self._submit = submit
-        self._metrics = metrics
+        self._known = known
+        self._failures = failures
         self._head = head
         self._outbound = outbound
         self._owed: deque[_Owed] = deque()
@@ -43,9 +45,9 @@ class InferStream:
         owed = _Owed()
         self._owed.append(owed)
         try:
-            inference = Inference(message)
+            inference = Inference(message, self._known)
         except RequestError as error:
-            self._metrics.version().failed(error.code)
+            self._failures.failed(error.code)
             self._settle(owed, _stream_error(error, ""))
             return
         request_id = inference.id

@@ -26,7 +26,9 @@ from mcp2026.runtime.protocol.open_inference.compression import (
     encoding_of,
 )
 from mcp2026.runtime.protocol.open_inference.errors import error_response, error_text
+from mcp2026.runtime.protocol.open_inference.http_answers import HttpAnswers
 from mcp2026.runtime.protocol.open_inference.http_codec import (
+    KnownPlans,
     compressed,
     decode_infer,
     encode_infer,
@@ -34,7 +36,6 @@ from mcp2026.runtime.protocol.open_inference.http_codec import (
 )
 from mcp2026.runtime.protocol.open_inference.parameters import Value
 from mcp2026.runtime.protocol.open_inference.paths import ROOT, PathTable, Resource, Target
-from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest, Limits
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
@@ -85,7 +86,9 @@ class OpenInferenceApi:
         self._administration = administration
         self._limits = limits
         self._paths = PathTable()
-        self._known = KnownQuestions()
+        self._known = KnownPlans()
+        self._failures = metrics.version()
+        """Counts requests that failed before their model was known."""
         self._packed_bytes = 0
         """Of bodies that wait to be decompressed."""
         self._routes: dict[Resource, dict[str, _Handler]] = {
@@ -143,6 +146,10 @@ class OpenInferenceApi:
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         """Serve one request that was admitted. Whatever goes wrong in here, it is answered."""
         if b"content-encoding" not in head.headers:
+            target = self._paths.find(head.path)
+            if target is not None and target.resource is Resource.INFER:
+                head.handler = partial(self._infer, target)
+                return self._infer(target, head, body, respond)
             return self._serve(head, body, respond)
         encoding = encoding_of(head.headers[b"content-encoding"])
         if encoding is None:
@@ -159,9 +166,13 @@ class OpenInferenceApi:
             respond(error_response(error))
         except Exception:
             log.exception("%s %s failed", head.method, head.path[:200])
-            self._metrics.version().failed(ErrorCode.INTERNAL)
-            respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
+            self._broke(respond)
         return None
+
+    def _broke(self, respond: Respond) -> None:
+        """Answer for an exception that nobody expected."""
+        self._failures.failed(ErrorCode.INTERNAL)
+        respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
 
     def _decompress(self, head: RequestHead, body: bytes, encoding: str, respond: Respond) -> Cancel | None:
         """Serve a request when its body is decompressed."""
@@ -170,12 +181,12 @@ class OpenInferenceApi:
             try:
                 content = decompress(body, encoding, limit)
             except RequestError as error:
-                self._metrics.version().failed(error.code)
+                self._failures.failed(error.code)
                 respond(error_response(error))
                 return None
             return self._serve(head, content, respond)
         if self._packed_bytes + len(body) > _MOST_PACKED:
-            self._metrics.version().failed(ErrorCode.QUEUE_FULL)
+            self._failures.failed(ErrorCode.QUEUE_FULL)
             respond(
                 error_response(RequestError(ErrorCode.QUEUE_FULL, "too many compressed bodies wait already"))
             )
@@ -194,7 +205,7 @@ class OpenInferenceApi:
             if not isinstance(error, RequestError):
                 log.error("a body could not be decompressed", exc_info=error)
                 error = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
-            self._metrics.version().failed(error.code)
+            self._failures.failed(error.code)
             respond(error_response(error))
 
         loop = asyncio.get_running_loop()
@@ -206,7 +217,7 @@ class OpenInferenceApi:
     def _infer(self, target: Target, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         arrived_ns = time.monotonic_ns()
         assert target.name is not None
-        counters = self._metrics.version()
+        counters = self._failures
         try:
             model = self._store.model(target.name)
             counters = model.metrics
@@ -224,7 +235,10 @@ class OpenInferenceApi:
             counters.failed(error.code)
             respond(error_response(error))
             return None
-        accept = head.headers.get(b"accept-encoding")
+        except Exception:
+            log.exception("%s %s failed", head.method, head.path[:200])
+            self._broke(respond)
+            return None
         wanted = request.wanted
         return self._service.submit(
             _HttpCall(
@@ -237,7 +251,7 @@ class OpenInferenceApi:
                 wanted.tenant,
                 request,
                 respond,
-                accepted(accept) if accept else None,
+                head.headers.get(b"accept-encoding"),
             )
         )
 
@@ -325,15 +339,18 @@ class OpenInferenceApi:
 
 
 class _HttpCall(Call):
-    request: InferRequest
+    request: InferRequest[HttpAnswers]
     respond: Respond
-    encoding: str | None
+    accept: bytes | None
+    """The header Accept-Encoding."""
 
     def encode(self, outputs: list[Array]) -> Callable[[], None]:
         response = encode_infer(self.request, outputs)
-        if self.encoding is None or len(response.body) < SMALLEST:
-            return partial(self.respond, response)
-        return partial(_respond_compressed, response, self.encoding, self.respond)
+        if self.accept is not None and len(response.body) >= SMALLEST:
+            encoding = accepted(self.accept)
+            if encoding is not None:
+                return partial(_respond_compressed, response, encoding, self.respond)
+        return partial(self.respond, response)
 
     def fail(self, error: RequestError) -> None:
         self.respond(error_response(error))

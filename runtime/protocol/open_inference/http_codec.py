@@ -6,8 +6,7 @@ the only input. https://github.com/triton-inference-server/server/tree/main/docs
 extension_binary_data.md.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -15,12 +14,11 @@ from mcp2026.runtime.errors import RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
 from mcp2026.runtime.model.signature import Signature, TensorSpec, count_rows
-from mcp2026.runtime.protocol.exchange import JSON, Response
-from mcp2026.runtime.protocol.json_form import numbers
-from mcp2026.runtime.protocol.open_inference.classification import classify
+from mcp2026.runtime.protocol.exchange import Response
 from mcp2026.runtime.protocol.open_inference.compression import compress
-from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, fp32_from_bf16, to_wire
-from mcp2026.runtime.protocol.open_inference.json_data import from_json, texts
+from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer
+from mcp2026.runtime.protocol.open_inference.http_answers import HEADER_LENGTH, HttpAnswers
+from mcp2026.runtime.protocol.open_inference.json_data import from_json
 from mcp2026.runtime.protocol.open_inference.parameters import (
     Value,
     region_part,
@@ -28,28 +26,29 @@ from mcp2026.runtime.protocol.open_inference.parameters import (
     truth,
     whole_number,
 )
-from mcp2026.runtime.protocol.open_inference.questions import (
-    KnownQuestions,
-    Question,
-    Source,
-    ask,
-    question,
+from mcp2026.runtime.protocol.open_inference.plans import (
+    InRegion,
+    Listed,
+    Plan,
+    Reader,
+    Remembered,
+    behind,
+    can_be_listed,
 )
+from mcp2026.runtime.protocol.open_inference.questions import Question, Source, ask, question
 from mcp2026.runtime.protocol.open_inference.requests import (
     InferRequest,
     Limits,
-    WantedOutput,
     all_outputs,
     elements,
     expect,
-    from_region,
-    to_region,
     wanted_outputs,
 )
+from mcp2026.runtime.protocol.open_inference.skeletons import MARK_OF_ID, cut, marked
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
-HEADER_LENGTH = b"inference-header-content-length"
-BINARY = b"application/octet-stream"
+KnownPlans = Remembered[Plan[HttpAnswers]]
+
 _MISSING = msgspec.Raw()
 _MAX_DIGITS = 12
 
@@ -90,8 +89,8 @@ def decode_infer(
     regions: SharedMemoryRegions,
     limits: Limits,
     levels: int,
-    known: KnownQuestions,
-) -> InferRequest:
+    known: KnownPlans,
+) -> InferRequest[HttpAnswers]:
     """Return the request in `body`, which is decompressed already, checked against `version`.
 
     `levels` is the number of the model's priorities.
@@ -103,42 +102,32 @@ def decode_infer(
     length = _header_length(headers, len(body))
     if length == 0:
         return _decode_raw(body, headers, version, limits, levels)
-    head = body[:length]
-    asked = known.find(version, head)
-    if asked is None:
-        asked = _question(head, version, regions, limits)
-        known.keep(version, head, asked)
-    return ask(asked, version, _contents(body, length, asked.sources), headers, limits, levels)
+    text = body[:length]
+    key, request_id, lists = cut(text)
+    plan = known.find(version, key)
+    if plan is not None:
+        request = plan.request(version, body, length, lists, headers, regions, limits, levels, request_id)
+        if request is not None:
+            return request
+    asked = _question(text, version, regions, limits)
+    answers = HttpAnswers(version, asked.outputs)
+    contents = _contents(body, length, asked.sources)
+    request = ask(asked, version, contents, headers, regions, limits, levels, answers)
+    if plan is None and not known.too_long(key):
+        readers = _readers(asked, key, lists)
+        if readers is not None:
+            known.keep(version, key, Plan(asked, request, readers, len(body) - length, limits, levels))
+    return request
 
 
-def encode_infer(request: InferRequest, outputs: list[Array]) -> Response:
+def encode_infer(request: InferRequest[HttpAnswers], outputs: list[Array]) -> Response:
     """Return the answer; `outputs` are all the model's, and are not needed after this call.
 
     Raises:
         RequestError: an output cannot be put where or how the request wants it.
 
     """
-    documents: list[dict[str, Any]] = []
-    blobs: list[Buffer] = []
-    for wanted in request.outputs:
-        document, parts = _encode_output(wanted, request.version, outputs[wanted.place])
-        documents.append(document)
-        blobs += parts
-    answer: dict[str, Any] = {
-        "model_name": request.version.model,
-        "model_version": request.version.version_id,
-        "outputs": documents,
-    }
-    if request.id:
-        answer["id"] = request.id
-    body = msgspec.json.encode(answer)
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    content_type = JSON
-    if any(output.binary and output.part is None for output in request.outputs):
-        headers = ((HEADER_LENGTH, b"%d" % len(body)),)
-        content_type = BINARY
-        body = b"".join([body, *blobs])
-    return Response(200, body, content_type, headers)
+    return request.answers.write(outputs, request.id, request.regions)
 
 
 def compressed(response: Response, encoding: str) -> Response:
@@ -201,13 +190,38 @@ def _source(
         allowed = "one of data, binary_data_size, shared_memory_region"
         raise invalid(field, "has its data nowhere or twice", allowed)
     if part is not None:
-        return Source(expected, shape, field, lambda: from_region(part, expected, field))
+        return Source(expected, shape, field, part)
     if size is not None:
         return Source(expected, shape, f"{field} (binary data)", byte_size=size)
     place = f"{field}.data"
     return Source(
-        expected, shape, place, lambda: from_json(expected.datatype, data, expected.elements, place)
+        expected, shape, place, typed=lambda: from_json(expected.datatype, data, expected.elements, place)
     )
+
+
+def _readers(asked: Question, key: bytes | tuple[bytes, ...], lists: Sequence[bytes]) -> list[Reader] | None:
+    """Return what reads the inputs of requests with the same `key`, None if they need not be alike."""
+    try:
+        document = _DOCUMENT.decode(marked(key))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    places = [bytes(tensor.data) for tensor in document.inputs if tensor.data is not _MISSING]
+    if document.id != MARK_OF_ID or places != [b"%d" % number for number in range(len(lists))]:
+        return None
+    readers: list[Reader] = []
+    offset = listed = 0
+    for source in asked.sources:
+        if source.part is not None:
+            readers.append(InRegion(source, source.part))
+        elif source.follows:
+            readers.append(behind(source, offset, source.byte_size))
+            offset += source.byte_size
+        elif can_be_listed(source):
+            readers.append(Listed(source, listed))
+            listed += 1
+        else:
+            return None
+    return readers
 
 
 def _contents(body: bytes, position: int, sources: tuple[Source, ...]) -> Iterator[memoryview]:
@@ -224,7 +238,7 @@ def _contents(body: bytes, position: int, sources: tuple[Source, ...]) -> Iterat
     view = memoryview(body)
     contents = []
     for source in sources:
-        if source.elsewhere is None:
+        if source.follows:
             end = position + source.byte_size
             contents.append(view[position:end])
             position = end
@@ -233,7 +247,7 @@ def _contents(body: bytes, position: int, sources: tuple[Source, ...]) -> Iterat
 
 def _decode_raw(
     body: bytes, headers: dict[bytes, bytes], version: LoadedVersion, limits: Limits, levels: int
-) -> InferRequest:
+) -> InferRequest[HttpAnswers]:
     """Read a body that is nothing but the bytes of the only input, of one row. All outputs are bytes."""
     signature = version.signature
     if len(signature.inputs) != 1:
@@ -247,13 +261,15 @@ def _decode_raw(
         shape = _raw_shape(spec, len(body), shared=version.max_rows is not None)
     expected = expect(signature, spec.name, spec.datatype, shape)
     array = elements(body, expected, "body").reshape(shape)
+    outputs = all_outputs(signature, binary=True)
     return InferRequest(
         version,
         (array,),
         count_rows(signature, [array]),
-        all_outputs(signature, binary=True),
+        outputs,
         "",
         request_parameters({}, headers, levels, limits.max_timeout_ns),
+        HttpAnswers(version, outputs),
     )
 
 
@@ -273,32 +289,3 @@ def _raw_shape(spec: TensorSpec, length: int, *, shared: bool) -> list[int]:
             known *= 1 if dim == -1 else dim
         shape[shape.index(-1)] = max(1, length // known)
     return shape
-
-
-def _encode_output(
-    wanted: WantedOutput, version: LoadedVersion, array: Array
-) -> tuple[dict[str, Any], list[Buffer]]:
-    """Return an output's place in the JSON, and the bytes that follow the JSON."""
-    name, datatype = wanted.spec.name, wanted.spec.datatype
-    field = f"outputs.{name}"
-    if wanted.classes:
-        array = classify(datatype, array, wanted.classes, field, rows=version.max_rows is not None)
-        datatype = "BYTES"
-    document: dict[str, Any] = {"name": name, "datatype": datatype, "shape": array.shape}
-    if wanted.part is not None:
-        # Without parameters: Triton's C++ client takes any for those of binary data.
-        to_region(wanted, to_wire(datatype, array))
-        return document, []
-    if wanted.binary:
-        parts = to_wire(datatype, array)
-        document["parameters"] = {"binary_data_size": sum(len(part) for part in parts)}
-        return document, parts
-    document["data"] = _data(datatype, array, field)
-    return document, []
-
-
-def _data(datatype: str, array: Array, field: str) -> list[str] | msgspec.Raw:
-    """Return an output as JSON has it: a flat list, with strings for what JSON has no number for."""
-    if datatype == "BYTES":
-        return texts(array, field)
-    return msgspec.Raw(numbers(fp32_from_bf16(array) if datatype == "BF16" else array))

@@ -35,6 +35,11 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
 }
 
 
+def list_decoder(datatype: DataType) -> msgspec.json.Decoder[list[Any]]:
+    """Return what decodes a flat list of elements; their range is not checked."""
+    return _DECODERS[datatype.name]
+
+
 def from_json(datatype: DataType, data: msgspec.Raw, count: int, field: str) -> Array:
     """Return the `count` elements of a JSON list, nested or flat, as a flat array.
 

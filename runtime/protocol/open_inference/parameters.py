@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mcp2026.runtime.errors import invalid
-from mcp2026.runtime.shared_memory.regions import Region, SharedMemoryRegions
+from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 Value = bool | int | float | str
 Parameters = Mapping[str, Value]
@@ -33,9 +33,9 @@ class RequestParameters(NamedTuple):
 
 
 class RegionPart(NamedTuple):
-    """A part of a registered region that holds a tensor, or shall."""
+    """A part of a region that holds a tensor, or shall. Regions of this name come and go."""
 
-    region: Region
+    region: str
     offset: int
     byte_size: int
 
@@ -88,7 +88,8 @@ def region_part(
     byte_size = whole_number(parameters, "shared_memory_byte_size", field)
     if byte_size > max_bytes:
         raise invalid(f"{field}.shared_memory_byte_size", f"{byte_size} is too much", f"at most {max_bytes}")
-    return RegionPart(regions.get(name), whole_number(parameters, "shared_memory_offset", field), byte_size)
+    regions.get(name)
+    return RegionPart(name, whole_number(parameters, "shared_memory_offset", field), byte_size)
 
 
 def whole_number(parameters: Parameters, name: str, field: str = "parameters") -> int:

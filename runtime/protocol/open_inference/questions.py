@@ -1,41 +1,53 @@
-"""What a request asks, apart from the tensors that are sent as bytes.
+"""What a request asks, apart from its tensors, and how it is answered once the tensors are there.
 
-A client asks the same question again and again, with other tensors: the same model, names, shapes, outputs
-and parameters. So the part of a message before the tensors is read once and remembered by its bytes; the next
-time only the tensors are looked at.
+This is the precise reading, which any request can take. `plans.py` has the short one, for questions that were
+asked before.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
 from mcp2026.runtime.model.signature import count_rows
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
-from mcp2026.runtime.protocol.open_inference.parameters import Parameters, request_parameters
+from mcp2026.runtime.protocol.open_inference.parameters import (
+    Parameters,
+    RegionPart,
+    request_parameters,
+)
 from mcp2026.runtime.protocol.open_inference.requests import (
+    Answers,
     Expected,
     InferRequest,
     Limits,
     WantedOutput,
     elements,
+    from_region,
+    held_regions,
     names_of,
 )
+from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 
 class Source(NamedTuple):
-    """Where one input comes from."""
+    """Where one input comes from: out of shared memory, out of the message itself, or as bytes behind it."""
 
     expected: Expected
     shape: tuple[int, ...]
     field: str
     """How an error calls it."""
-    elsewhere: Callable[[], Array] | None = None
-    """Gives its elements, flat, if they do not follow as bytes."""
+    part: RegionPart | None = None
+    typed: Callable[[], Array] | None = None
+    """Gives its elements, flat, if the message itself has them."""
     byte_size: int = 0
     """Over HTTP, how many bytes follow."""
+
+    @property
+    def follows(self) -> bool:
+        """Its elements come as bytes behind the message."""
+        return self.part is None and self.typed is None
 
 
 class Question(NamedTuple):
@@ -48,15 +60,6 @@ class Question(NamedTuple):
     """Per input of the model its place in `sources`."""
     outputs: tuple[WantedOutput, ...]
     id: str = ""
-
-    @property
-    def lasting(self) -> bool:
-        """Nothing in it is of this one request."""
-        return (
-            not self.id
-            and all(source.elsewhere is None for source in self.sources)
-            and all(output.part is None for output in self.outputs)
-        )
 
 
 def question(
@@ -88,10 +91,12 @@ def ask(
     version: LoadedVersion,
     contents: Iterator[Buffer],
     headers: Mapping[bytes, bytes],
+    regions: SharedMemoryRegions,
     limits: Limits,
     levels: int,
+    answers: Answers,
     request_id: str = "",
-) -> InferRequest:
+) -> InferRequest[Answers]:
     """Return the request with its tensors; `contents` gives those that follow as bytes, in order.
 
     `levels` is the number of the model's priorities.
@@ -101,39 +106,17 @@ def ask(
 
     """
     wanted = request_parameters(asked.parameters, headers, levels, limits.max_timeout_ns)
+    held = held_regions(asked.outputs, regions)
     arrays = []
     for source in asked.sources:
-        if source.elsewhere is not None:
-            flat = source.elsewhere()
+        if source.part is not None:
+            flat = from_region(source.part, regions, source.expected, source.field)
+        elif source.typed is not None:
+            flat = source.typed()
         else:
             flat = elements(next(contents), source.expected, source.field)
         arrays.append(flat.reshape(source.shape))
     inputs = tuple([arrays[place] for place in asked.order])
     rows = count_rows(version.signature, list(inputs))
-    return InferRequest(version, inputs, rows, asked.outputs, request_id or asked.id, wanted)
-
-
-class KnownQuestions:
-    """The questions that were asked of the versions that are served; those of a retired one go with it."""
-
-    def __init__(self, most: int = 256, longest: int = 4_096) -> None:
-        """Remember up to `most` questions of each version, each up to `longest` bytes."""
-        self._most = most
-        self._longest = longest
-        self._of_version: WeakKeyDictionary[LoadedVersion, dict[bytes, Question]] = WeakKeyDictionary()
-
-    def find(self, version: LoadedVersion, head: bytes) -> Question | None:
-        """Return the question that was asked by these bytes."""
-        if len(head) > self._longest:
-            return None
-        known = self._of_version.get(version)
-        return None if known is None else known.get(head)
-
-    def keep(self, version: LoadedVersion, head: bytes, asked: Question) -> None:
-        """Remember a question, if it can be asked again."""
-        if len(head) > self._longest or not asked.lasting:
-            return
-        known = self._of_version.setdefault(version, {})
-        if len(known) >= self._most:
-            known.clear()
-        known[head] = asked
+    request_id = request_id or asked.id
+    return InferRequest(version, inputs, rows, asked.outputs, request_id, wanted, answers, held)

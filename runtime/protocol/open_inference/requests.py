@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
@@ -14,14 +14,15 @@ from mcp2026.runtime.protocol.open_inference.parameters import (
     Parameters,
     RegionPart,
     RequestParameters,
-    Value,
     region_part,
     truth,
     whole_number,
 )
-from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
+from mcp2026.runtime.shared_memory.regions import Region, SharedMemoryRegions
 
 _MAX_CLASSES = 1_000_000
+
+Answers = TypeVar("Answers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class WantedOutput(NamedTuple):
     """Write it there instead of into the answer."""
 
 
-class InferRequest(NamedTuple):
+class InferRequest(NamedTuple, Generic[Answers]):
     """A request that fits the model."""
 
     version: LoadedVersion
@@ -56,6 +57,10 @@ class InferRequest(NamedTuple):
     outputs: tuple[WantedOutput, ...]
     id: str
     wanted: RequestParameters
+    answers: Answers
+    """Writes the answers to such requests."""
+    regions: tuple[Region, ...] = ()
+    """Those that outputs go to, in the order of these outputs. They are held until the answer is written."""
 
 
 class Expected(NamedTuple):
@@ -111,14 +116,24 @@ def check_text(strings: Array, field: str) -> None:
             raise invalid(field, f"element {place} is not UTF-8", "strings in UTF-8, as ONNX has them")
 
 
-def from_region(part: RegionPart, expected: Expected, field: str) -> Array:
+def from_region(part: RegionPart, regions: SharedMemoryRegions, expected: Expected, field: str) -> Array:
     """Return a copy of an input that lies in shared memory, flat.
 
     Raises:
         RequestError: the part is not there any more, or does not hold the elements.
 
     """
-    return elements(part.region.read(part.offset, part.byte_size), expected, field)
+    return elements(regions.get(part.region).read(part.offset, part.byte_size), expected, field)
+
+
+def held_regions(outputs: Sequence[WantedOutput], regions: SharedMemoryRegions) -> tuple[Region, ...]:
+    """Return the regions that `outputs` go to, in their order.
+
+    Raises:
+        RequestError: one is not registered any more.
+
+    """
+    return tuple([regions.get(wanted.part.region) for wanted in outputs if wanted.part is not None])
 
 
 def all_outputs(signature: Signature, *, binary: bool) -> tuple[WantedOutput, ...]:
@@ -162,23 +177,6 @@ def wanted_outputs(
             index, spec, truth(parameters, "binary_data", binary, field), classes, part
         )
     return tuple(wanted.values())
-
-
-def to_region(wanted: WantedOutput, parts: Sequence[Buffer]) -> dict[str, Value]:
-    """Write an output into shared memory and return the parameters that say where it is.
-
-    Raises:
-        RequestError: it does not fit.
-
-    """
-    part = wanted.part
-    assert part is not None
-    part.region.write(part.offset, part.byte_size, parts)
-    return {
-        "shared_memory_region": part.region.name,
-        "shared_memory_offset": part.offset,
-        "shared_memory_byte_size": sum(len(piece) for piece in parts),
-    }
 
 
 def _is_text(content: bytes) -> bool:

@@ -14,6 +14,7 @@ RAW_OUTPUTS = 6
 """Number of `raw_output_contents` in ModelInferResponse."""
 
 _BYTES = 2
+_NAME_KEYS = (1 << 3 | _BYTES, 2 << 3 | _BYTES)
 _ID_KEY = 3 << 3 | _BYTES
 _RAW_INPUT_KEY = RAW_INPUTS << 3 | _BYTES
 _MAX_LENGTH_BYTES = 5
@@ -66,9 +67,34 @@ def split_request(message: bytes) -> tuple[bytes, bytes, list[memoryview]] | Non
     return head, request_id, tensors
 
 
+def place_of_id(message: bytes) -> tuple[int, int]:
+    """Return where the id of a ModelInferRequest begins and ends if it comes after the names alone.
+
+    The two are the same if there is no id in that place, or names and id are not as short as usual.
+
+    Raises:
+        IndexError: the message ends before.
+
+    """
+    position = 0
+    for key in _NAME_KEYS:
+        if message[position] == key:
+            if message[position + 1] > 0x7F:
+                return 0, 0
+            position += 2 + message[position + 1]
+    if message[position] != _ID_KEY or message[position + 1] > 0x7F:
+        return position, position
+    return position, position + 2 + message[position + 1]
+
+
 def bytes_field(number: int, parts: Sequence[Buffer]) -> list[Buffer]:
     """Return the parts of a field that holds `parts` one after another. Numbers up to 15."""
-    return [bytes((number << 3 | _BYTES,)), varint(sum(len(part) for part in parts)), *parts]
+    return [bytes_head(number, sum([len(part) for part in parts])), *parts]
+
+
+def bytes_head(number: int, size: int) -> bytes:
+    """Return what comes before the `size` bytes of a field of bytes. Numbers up to 15."""
+    return bytes((number << 3 | _BYTES,)) + varint(size)
 
 
 def varint(value: int) -> bytes:

@@ -11,15 +11,20 @@ from tritonclient.grpc import service_pb2 as client
 
 from mcp2026.runtime.errors import RequestError
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
-from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, decode_infer, encode_infer
-from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
+from mcp2026.runtime.protocol.open_inference.grpc_answers import GrpcAnswers
+from mcp2026.runtime.protocol.open_inference.grpc_codec import (
+    Inference,
+    KnownMessages,
+    decode_infer,
+    encode_infer,
+)
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
 from mcp2026.runtime.protocol.open_inference.wire import bytes_field, split_request, varint
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 from tests.unit.runtime.signatures import LEVELS, LIMITS, tensor, version
 
 REGIONS = SharedMemoryRegions()
-KNOWN = KnownQuestions()
+KNOWN = KnownMessages()
 ONE = version((tensor("x", "FP32", None, 3),), (tensor("y", "FP32", None, 3), tensor("t", "BYTES", None)))
 
 
@@ -29,12 +34,14 @@ def ask(target: Any = ONE, raw: tuple[bytes, ...] = (), **fields: Any) -> client
     return message
 
 
-def decode(message: Any, target: Any = ONE, metadata: dict[bytes, bytes] | None = None) -> InferRequest:
+def decode(
+    message: Any, target: Any = ONE, metadata: dict[bytes, bytes] | None = None
+) -> InferRequest[GrpcAnswers]:
     content = message if isinstance(message, bytes) else message.SerializeToString()
     more = (metadata or {}, target, REGIONS, LIMITS, LEVELS, KNOWN)
     request = decode_infer(Inference(content), *more)
-    again = decode_infer(Inference(content), *more)  # now it is known
-    assert again[2:] == request[2:]
+    again = decode_infer(Inference(content, KNOWN), *more)  # now it is known
+    assert again[2:6] == request[2:6]
     assert [array.tolist() for array in again.inputs] == [array.tolist() for array in request.inputs]
     return again
 

@@ -13,20 +13,19 @@ from hypothesis import strategies as st
 
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.protocol.open_inference.compression import accepted, compress, decompress
+from mcp2026.runtime.protocol.open_inference.http_answers import BINARY, HEADER_LENGTH, HttpAnswers
 from mcp2026.runtime.protocol.open_inference.http_codec import (
-    BINARY,
-    HEADER_LENGTH,
+    KnownPlans,
     compressed,
     decode_infer,
     encode_infer,
 )
-from mcp2026.runtime.protocol.open_inference.questions import KnownQuestions
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 from tests.unit.runtime.signatures import LEVELS, LIMITS, tensor, version
 
 REGIONS = SharedMemoryRegions()
-KNOWN = KnownQuestions()
+KNOWN = KnownPlans()
 TWO = version(
     (tensor("a", "FP32", None, 3), tensor("s", "BYTES", None, 1)),
     (tensor("y", "FP32", None, 3), tensor("t", "BYTES", None, 1)),
@@ -34,7 +33,9 @@ TWO = version(
 ONE = version((tensor("x", "FP32", None, 3),), (tensor("y", "FP32", None, 3),))
 
 
-def decode(body: bytes | dict[str, Any], *blobs: bytes, target: Any = TWO, **headers: bytes) -> InferRequest:
+def decode(
+    body: bytes | dict[str, Any], *blobs: bytes, target: Any = TWO, **headers: bytes
+) -> InferRequest[HttpAnswers]:
     sent = {name.replace("_", "-").encode(): value for name, value in headers.items()}
     if isinstance(body, dict):
         text = json.dumps(body).encode()
@@ -43,7 +44,7 @@ def decode(body: bytes | dict[str, Any], *blobs: bytes, target: Any = TWO, **hea
         body = b"".join([text, *blobs])
     request = decode_infer(body, sent, target, REGIONS, LIMITS, LEVELS, KNOWN)
     again = decode_infer(body, sent, target, REGIONS, LIMITS, LEVELS, KNOWN)  # now it is known
-    assert again[2:] == request[2:]
+    assert again[2:6] == request[2:6]
     assert [array.tolist() for array in again.inputs] == [array.tolist() for array in request.inputs]
     return again
 
@@ -360,15 +361,15 @@ def test_bytes_of_any_kind_get_an_answer_in_words(body: bytes, length: bytes | N
     survives(body, {} if length is None else {HEADER_LENGTH: length})
 
 
-def test_questions_are_forgotten_before_they_fill_the_memory() -> None:
-    known = KnownQuestions(most=3, longest=400)
+def test_plans_are_forgotten_before_they_fill_the_memory() -> None:
+    known = KnownPlans(most=3, longest=400)
     for number in range(20):
         document = {"inputs": [json_input(parameters={"binary_data_size": 24, "n": number})]}
         del document["inputs"][0]["data"]
         text = json.dumps(document).encode()
         headers = {HEADER_LENGTH: b"%d" % len(text)}
         decode_infer(text + bytes(24), headers, ONE, REGIONS, LIMITS, LEVELS, known)
-        assert len(known._of_version[ONE]) <= 3
+        assert len(known._of_version[id(ONE)]) <= 3
     assert known.find(ONE, text) is not None
     assert known.find(TWO, text) is None
     assert known.find(ONE, bytes(401)) is None

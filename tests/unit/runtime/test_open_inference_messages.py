@@ -10,6 +10,7 @@ from mcp2026.runtime.protocol.open_inference import open_inference_pb2
 from mcp2026.runtime.protocol.open_inference.generate import HERE, generate
 from mcp2026.runtime.protocol.open_inference.grpc_service import SERVICE, OpenInferenceService
 from mcp2026.runtime.protocol.open_inference.wire import RAW_INPUTS, RAW_OUTPUTS
+from tests.unit.runtime.loaded_versions import metrics_for
 
 OURS = open_inference_pb2.DESCRIPTOR
 THEIRS = {
@@ -59,7 +60,7 @@ def test_the_datatypes_have_their_numbers() -> None:
 
 def test_every_method_of_the_clients_is_served() -> None:
     methods = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods
-    served = OpenInferenceService(*[None] * 7)  # type: ignore[arg-type]
+    served = OpenInferenceService(None, metrics_for(), *[None] * 5)  # type: ignore[arg-type]
     for method in methods:
         find = served.streaming if method.client_streaming else served.unary
         assert find(f"/{method.containing_service.full_name}/{method.name}") is not None, method.name
