@@ -72,7 +72,7 @@ class Region:
 
         """
         self._check(offset, byte_size)
-        needed = sum([len(part) for part in parts])
+        needed = len(parts[0]) if len(parts) == 1 else sum([len(part) for part in parts])
         if needed > byte_size:
             raise invalid(
                 "shared_memory_byte_size",

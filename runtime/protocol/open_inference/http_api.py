@@ -28,12 +28,12 @@ from mcp2026.runtime.protocol.open_inference.compression import (
 from mcp2026.runtime.protocol.open_inference.errors import error_response, error_text
 from mcp2026.runtime.protocol.open_inference.http_answers import HttpAnswers
 from mcp2026.runtime.protocol.open_inference.http_codec import (
-    KnownPlans,
     compressed,
     decode_infer,
     encode_infer,
     misfit,
 )
+from mcp2026.runtime.protocol.open_inference.http_plans import HttpPlans
 from mcp2026.runtime.protocol.open_inference.parameters import Value
 from mcp2026.runtime.protocol.open_inference.paths import ROOT, PathTable, Resource, Target
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest, Limits
@@ -86,7 +86,7 @@ class OpenInferenceApi:
         self._administration = administration
         self._limits = limits
         self._paths = PathTable()
-        self._known = KnownPlans()
+        self._known = HttpPlans()
         self._failures = metrics.version()
         """Counts requests that failed before their model was known."""
         self._packed_bytes = 0

@@ -6,7 +6,7 @@ the only input. https://github.com/triton-inference-server/server/tree/main/docs
 extension_binary_data.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -18,6 +18,7 @@ from mcp2026.runtime.protocol.exchange import Response
 from mcp2026.runtime.protocol.open_inference.compression import compress
 from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer
 from mcp2026.runtime.protocol.open_inference.http_answers import HEADER_LENGTH, HttpAnswers
+from mcp2026.runtime.protocol.open_inference.http_plans import HttpPlans
 from mcp2026.runtime.protocol.open_inference.json_data import from_json
 from mcp2026.runtime.protocol.open_inference.parameters import (
     Value,
@@ -25,15 +26,6 @@ from mcp2026.runtime.protocol.open_inference.parameters import (
     request_parameters,
     truth,
     whole_number,
-)
-from mcp2026.runtime.protocol.open_inference.plans import (
-    InRegion,
-    Listed,
-    Plan,
-    Reader,
-    Remembered,
-    behind,
-    can_be_listed,
 )
 from mcp2026.runtime.protocol.open_inference.questions import Question, Source, ask, question
 from mcp2026.runtime.protocol.open_inference.requests import (
@@ -44,10 +36,7 @@ from mcp2026.runtime.protocol.open_inference.requests import (
     expect,
     wanted_outputs,
 )
-from mcp2026.runtime.protocol.open_inference.skeletons import MARK_OF_ID, cut, marked
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
-
-KnownPlans = Remembered[Plan[HttpAnswers]]
 
 _MISSING = msgspec.Raw()
 _MAX_DIGITS = 12
@@ -89,7 +78,7 @@ def decode_infer(
     regions: SharedMemoryRegions,
     limits: Limits,
     levels: int,
-    known: KnownPlans,
+    known: HttpPlans,
 ) -> InferRequest[HttpAnswers]:
     """Return the request in `body`, which is decompressed already, checked against `version`.
 
@@ -103,8 +92,7 @@ def decode_infer(
     if length == 0:
         return _decode_raw(body, headers, version, limits, levels)
     text = body[:length]
-    key, request_id, lists = cut(text)
-    plan = known.find(version, key)
+    plan, request_id, lists = known.find(version, text)
     if plan is not None:
         request = plan.request(version, body, length, lists, headers, regions, limits, levels, request_id)
         if request is not None:
@@ -113,10 +101,8 @@ def decode_infer(
     answers = HttpAnswers(version, asked.outputs)
     contents = _contents(body, length, asked.sources)
     request = ask(asked, version, contents, headers, regions, limits, levels, answers)
-    if plan is None and not known.too_long(key):
-        readers = _readers(asked, key, lists)
-        if readers is not None:
-            known.keep(version, key, Plan(asked, request, readers, len(body) - length, limits, levels))
+    if plan is None:
+        known.learn(text, asked, request, len(body) - length, limits, levels)
     return request
 
 
@@ -197,31 +183,6 @@ def _source(
     return Source(
         expected, shape, place, typed=lambda: from_json(expected.datatype, data, expected.elements, place)
     )
-
-
-def _readers(asked: Question, key: bytes | tuple[bytes, ...], lists: Sequence[bytes]) -> list[Reader] | None:
-    """Return what reads the inputs of requests with the same `key`, None if they need not be alike."""
-    try:
-        document = _DOCUMENT.decode(marked(key))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    places = [bytes(tensor.data) for tensor in document.inputs if tensor.data is not _MISSING]
-    if document.id != MARK_OF_ID or places != [b"%d" % number for number in range(len(lists))]:
-        return None
-    readers: list[Reader] = []
-    offset = listed = 0
-    for source in asked.sources:
-        if source.part is not None:
-            readers.append(InRegion(source, source.part))
-        elif source.follows:
-            readers.append(behind(source, offset, source.byte_size))
-            offset += source.byte_size
-        elif can_be_listed(source):
-            readers.append(Listed(source, listed))
-            listed += 1
-        else:
-            return None
-    return readers
 
 
 def _contents(body: bytes, position: int, sources: tuple[Source, ...]) -> Iterator[memoryview]:

@@ -33,6 +33,7 @@ from mcp2026.runtime.protocol.open_inference.requests import (
     elements,
     held_regions,
 )
+from mcp2026.runtime.protocol.open_inference.skeletons import Key
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 _UNFIT = (
@@ -43,6 +44,8 @@ _UNFIT = (
     OverflowError,
 )
 """What a reader may raise for a tensor that does not fit."""
+_CHECKED = ("BOOL", "BYTES")
+"""Not all bytes are elements of these."""
 
 
 Reader = Callable[[bytes, int, Sequence[bytes], SharedMemoryRegions], Array]
@@ -114,25 +117,30 @@ class Listed:
 class InRegion:
     """Elements in shared memory."""
 
-    __slots__ = ("_part", "_source")
+    __slots__ = ("_checked", "_dtype", "_part", "_shape", "_source")
 
     def __init__(self, source: Source, part: RegionPart) -> None:
         self._source = source
         self._part = part
+        self._shape = source.shape
+        self._dtype = source.expected.datatype.dtype
+        self._checked = source.expected.datatype.name in _CHECKED
 
     def __call__(
         self, _content: bytes, _base: int, _lists: Sequence[bytes], regions: SharedMemoryRegions
     ) -> Array:
         """Return the input. Raises RequestError."""
         name, offset, byte_size = self._part
-        source = self._source
         content = regions.get(name).read(offset, byte_size)
+        if not self._checked:
+            return np.ndarray(self._shape, self._dtype, content)
+        source = self._source
         return elements(content, source.expected, source.field).reshape(source.shape)
 
 
 def behind(source: Source, offset: int, size: int) -> Reader:
     """Return what reads an input of `size` bytes that was there once."""
-    if source.expected.datatype.name in ("BOOL", "BYTES"):
+    if source.expected.datatype.name in _CHECKED:
         return CheckedBehind(source, offset, size)
     return Behind(source, offset)
 
@@ -149,11 +157,11 @@ class Plan(Generic[Answers]):
         "_answers",
         "_between",
         "_follows",
+        "_in_regions",
         "_levels",
         "_outputs",
         "_parameters",
         "_readers",
-        "_regions",
         "_rows",
         "_wanted",
     )
@@ -183,7 +191,7 @@ class Plan(Generic[Answers]):
         self._between = tuple(between)
         self._levels = levels
         self._wanted = request_parameters(asked.parameters, {}, levels, limits.max_timeout_ns)
-        self._regions = any(output.part is not None for output in asked.outputs)
+        self._in_regions = any(output.part is not None for output in asked.outputs)
 
     def request(
         self,
@@ -210,14 +218,17 @@ class Plan(Generic[Answers]):
         try:
             if TENANT_HEADER in headers or PRIORITY_HEADER in headers or levels != self._levels:
                 wanted = request_parameters(self._parameters, headers, levels, limits.max_timeout_ns)
-            held = held_regions(outputs, regions) if self._regions else ()
-            inputs = tuple([read(content, base, lists, regions) for read in self._readers])
+            held = held_regions(outputs, regions) if self._in_regions else ()
+            readers = self._readers
+            if len(readers) == 1:
+                inputs: tuple[Array, ...] = (readers[0](content, base, lists, regions),)
+            else:
+                inputs = tuple([read(content, base, lists, regions) for read in readers])
         except _UNFIT:
             return None
         return InferRequest(version, inputs, self._rows, outputs, request_id, wanted, self._answers, held)
 
 
-Key = bytes | tuple[bytes, ...]
 Kept = TypeVar("Kept")
 
 
@@ -249,6 +260,10 @@ class Remembered(Generic[Kept]):
         if len(known) >= self._most:
             known.clear()
         known[key] = kept
+
+    def count(self, version: LoadedVersion) -> int:
+        """Return how many things are kept for a version."""
+        return len(self._of_version.get(id(version), ()))
 
     def clear(self) -> None:
         """Forget all."""

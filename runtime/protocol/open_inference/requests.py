@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
@@ -48,7 +50,7 @@ class WantedOutput(NamedTuple):
     """Write it there instead of into the answer."""
 
 
-class InferRequest(NamedTuple, Generic[Answers]):
+class InferRequest(msgspec.Struct, Generic[Answers], frozen=True, gc=False):
     """A request that fits the model."""
 
     version: LoadedVersion

@@ -8,7 +8,6 @@ text and for every other one with the same rest, since in JSON any value may sta
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 _ID = re.compile(rb'\{"id"[ \t\r\n]*:[ \t\r\n]*"([ !#-\[\]-~]{0,128})"[ \t\r\n]*,')
 _ID_START = b'{"id"'
@@ -17,15 +16,10 @@ _MOST_LISTS = 16
 
 MARK_OF_ID = "the id stands here"
 
-
-class Cut(NamedTuple):
-    """A text and what was cut out of it."""
-
-    key: bytes | tuple[bytes, ...]
-    """The text, or its pieces: each list is between two, its brackets belong to them."""
-    id: str = ""
-    lists: Sequence[bytes] = ()
-    """With their brackets; they may hold anything."""
+Key = bytes | tuple[bytes, ...]
+"""A text without its id; or its pieces: each list was between two of them, its brackets belong to these."""
+Cut = tuple[Key, str, Sequence[bytes]]
+"""Such a text, the id, and the lists with their brackets; these may hold anything."""
 
 
 def cut(text: bytes) -> Cut:
@@ -38,18 +32,18 @@ def cut(text: bytes) -> Cut:
             text = b"{" + text[found.end() :]
     place = text.find(_DATA)
     if place < 0:
-        return Cut(text, request_id)
+        return text, request_id, ()
     start = text.find(b"[", place + len(_DATA)) + 1
     end = text.find(b"]", start)
     if not 0 < start <= end:
-        return Cut(text, request_id)
+        return text, request_id, ()
     next_place = text.find(_DATA, end)
     if next_place < 0:
-        return Cut((text[:start], text[end:]), request_id, (text[start - 1 : end + 1],))
+        return (text[:start], text[end:]), request_id, (text[start - 1 : end + 1],)
     return _cut_more(text, request_id, place)
 
 
-def marked(key: bytes | tuple[bytes, ...]) -> bytes:
+def marked(key: Key) -> bytes:
     """Return the text with `MARK_OF_ID` as its id and with the number of each list in its place, from 0."""
     if isinstance(key, bytes):
         text = key
@@ -70,9 +64,9 @@ def _cut_more(text: bytes, request_id: str, place: int) -> Cut:
         start = text.find(b"[", place + len(_DATA)) + 1
         end = text.find(b"]", start)
         if len(lists) == _MOST_LISTS or not 0 < start <= end:
-            return Cut(text, request_id)
+            return text, request_id, ()
         pieces.append(text[position:start])
         lists.append(text[start - 1 : end + 1])
         position = end
         place = text.find(_DATA, end)
-    return Cut((*pieces, text[position:]), request_id, lists)
+    return (*pieces, text[position:]), request_id, lists

@@ -17,7 +17,7 @@ from mcp2026.runtime.protocol.open_inference import grpc_codec, http_codec
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
 from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, KnownMessages
 from mcp2026.runtime.protocol.open_inference.http_answers import HEADER_LENGTH
-from mcp2026.runtime.protocol.open_inference.http_codec import KnownPlans
+from mcp2026.runtime.protocol.open_inference.http_plans import HttpPlans
 from mcp2026.runtime.protocol.open_inference.skeletons import cut
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 from tests.unit.runtime.signatures import LEVELS, LIMITS, tensor, version
@@ -36,13 +36,13 @@ class Reading:
 
     def __init__(self, regions: SharedMemoryRegions | None = None) -> None:
         self.regions = regions or SharedMemoryRegions()
-        self.plans = KnownPlans()
+        self.plans = HttpPlans()
         self.messages = KnownMessages()
 
     def http(self, body: bytes, target: Any = ONE, headers: dict[bytes, bytes] | None = None) -> Any:
         more = (headers or {}, target, self.regions, LIMITS, LEVELS)
         return _same(
-            lambda: http_codec.decode_infer(body, *more, KnownPlans()),
+            lambda: http_codec.decode_infer(body, *more, HttpPlans()),
             lambda: http_codec.decode_infer(body, *more, self.plans),
             lambda request: _plain(
                 http_codec.encode_infer(request, OUTPUTS[: len(target.signature.outputs)])
@@ -72,8 +72,8 @@ def _same(precisely: Any, learned: Any, answer: Any) -> Any:
     if isinstance(wanted, RequestError) or isinstance(request, RequestError):
         assert (str(request), request.field) == (str(wanted), wanted.field)
         return request
-    assert request[2:6] == wanted[2:6]
-    assert request.regions == wanted.regions
+    for field in ("rows", "outputs", "id", "wanted", "regions"):
+        assert getattr(request, field) == getattr(wanted, field)
     for one, other in zip(request.inputs, wanted.inputs, strict=True):
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
         assert one.tobytes() == other.tobytes() if one.dtype != object else one.tolist() == other.tolist()
@@ -98,7 +98,7 @@ def listed(data: Any = (1, 2, 3, 4, 5, 6), **more: Any) -> dict[str, Any]:
 
 def planned(reading: Reading, target: Any = ONE) -> int:
     """Return how many plans there are."""
-    return len(reading.plans._of_version.get(id(target), {}))
+    return reading.plans.count(target)
 
 
 # --- JSON
@@ -150,6 +150,11 @@ def test_ids_do_not_fill_the_memory_and_come_back() -> None:
         '{"inputs":[X],"outputs":[{"name":"y","parameters":{"data":"[]"}}]}',
         '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":[9],"data":[1,2,3,4,5,6]}]}',
         '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":[1,2,3,4,5,6],"data":[9]}]}',
+        '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":[1,2,3,4,5,6],"data":[6,5,4,3,2,1]}]}',
+        '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":[1,2,3,4,5,6]},{"data":[6,5]}]}',
+        '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":[]}]}',
+        '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":[}]}',
+        '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":]}]}',
         '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":[[1,2,3],[4,5,6]]}]}',
         '{"inputs":[{"name":"x","shape":[2,3],"datatype":"FP32","data":[1,2,3,4,5,6]',
         '{"inputs":[{"data":[1,2,3,4,5,6],"name":"x","shape":[2,3],"datatype":"FP32"}]}',
@@ -157,11 +162,13 @@ def test_ids_do_not_fill_the_memory_and_come_back() -> None:
 )
 def test_members_that_only_look_like_id_and_data_are_left_to_the_precise_way(text: str) -> None:
     reading = Reading()
+    plain = json.dumps({"inputs": [listed()]}, separators=(",", ":")).encode()
     for data in ([1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]):
         tensor_text = json.dumps(listed(data), separators=(",", ":"))
         for other_id in ("a", "c", ""):
             body = text.replace("X", tensor_text).replace('"id":"a"', f'"id":"{other_id}"').encode()
             reading.http(body)
+            reading.http(plain)  # now this one was the last
             reading.http(body)
 
 
@@ -223,7 +230,7 @@ def test_a_body_that_was_damaged_is_never_read_by_a_plan_alone(junk: str, place:
 
 
 def test_a_text_with_thousands_of_lists_is_not_cut() -> None:
-    assert not cut(b'"data":[]' * 10_000).lists
+    assert not cut(b'"data":[]' * 10_000)[2]
 
 
 # --- bytes behind the JSON
@@ -382,7 +389,7 @@ def test_ids_of_messages_do_not_fill_the_memory_and_come_back() -> None:
         assert reading.grpc(content).id == f"r-{number}"
     known = reading.messages
     assert len(known._names) == 2
-    assert len(known._sizes) == len(known.plans._of_version[id(ONE)]) == 1
+    assert len(known._sizes) == known.plans.count(ONE) == 1
 
 
 def test_beginnings_of_messages_are_forgotten_before_they_fill_the_memory() -> None:
@@ -400,10 +407,11 @@ def test_what_was_learned_of_a_version_goes_with_it() -> None:
     retired = version((tensor("x", "FP32", None, 3),), (tensor("y", "FP32", None, 3),))
     reading.http(json.dumps({"inputs": [listed()]}).encode(), retired)
     reading.grpc(message(ONE, raw_input_contents=[bytes(24)]).SerializeToString(), retired)
-    assert reading.plans._of_version
+    assert reading.plans._plans._of_version
     assert reading.messages.plans._of_version
     del retired
     gc.collect()
-    assert not reading.plans._of_version
+    assert not reading.plans._plans._of_version
+    assert not reading.plans._latest
     assert not reading.messages.plans._of_version
     assert not reading.messages.questions._of_version
