@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+import msgspec
+
 from mcp2026.runtime.protocol.exchange import Cancel
 
 
@@ -46,8 +48,7 @@ class CallHead:
     """From `grpc-timeout`, None if the caller set no deadline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """The end of a unary call: a message, or a status other than OK."""
 
     message: bytes = b""

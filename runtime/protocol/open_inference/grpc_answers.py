@@ -21,7 +21,7 @@ _final.parameters["triton_final_response"].bool_param = True
 _FINAL = _final.SerializeToString()
 """Says that it is the last answer to its request."""
 
-Shapes = tuple[tuple[int, ...], ...]
+Shapes = tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 
 class GrpcAnswers:
@@ -39,7 +39,7 @@ class GrpcAnswers:
         self._uniform = not any(wanted.classes or wanted.spec.datatype == "BYTES" for wanted in outputs)
         """All but the numbers follows from the shapes."""
         self._forms: dict[Shapes, list[bytes]] = {}
-        """What comes before the bytes of each output."""
+        """What comes before the bytes of each output, by the shapes of all outputs, or of the only one."""
 
     def write(
         self, outputs: list[Array], request_id: str, regions: Sequence[Region], *, final: bool
@@ -59,10 +59,10 @@ class GrpcAnswers:
             parts.append(_FINAL)
         if not self._uniform:
             return parts + self._write_any(outputs, regions)
-        shapes = tuple([array.shape for array in outputs])
-        form = self._forms.get(shapes)
+        key = outputs[0].shape if len(outputs) == 1 else tuple([array.shape for array in outputs])
+        form = self._forms.get(key)
         if form is None:
-            form = self._learn(shapes, outputs)
+            form = self._forms[key] = self._learn(outputs)
         free = iter(regions)
         for head, wanted in zip(form, self._outputs, strict=True):
             array = outputs[wanted.place]
@@ -73,7 +73,7 @@ class GrpcAnswers:
                 _to_region(wanted, next(free), to_wire(wanted.spec.datatype, array))
         return parts
 
-    def _learn(self, shapes: Shapes, outputs: list[Array]) -> list[bytes]:
+    def _learn(self, outputs: list[Array]) -> list[bytes]:
         message = messages.ModelInferResponse()
         form = []
         for wanted in self._outputs:
@@ -83,7 +83,6 @@ class GrpcAnswers:
         form[0] = message.SerializeToString() + form[0]
         if len(self._forms) >= _MAX_FORMS:
             self._forms.clear()
-        self._forms[shapes] = form
         return form
 
     def _write_any(self, outputs: list[Array], regions: Sequence[Region]) -> list[Buffer]:

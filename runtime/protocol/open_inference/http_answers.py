@@ -1,12 +1,13 @@
 """Answers over HTTP: a JSON object, and behind it the outputs that are wanted as bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
+from mcp2026.runtime.model.signature import TensorSpec
 from mcp2026.runtime.protocol.exchange import Response
 from mcp2026.runtime.protocol.json_form import numbers
 from mcp2026.runtime.protocol.open_inference.classification import classify
@@ -27,7 +28,7 @@ _MAX_FORMS = 16
 _GAP = msgspec.Raw(b"\0")
 """Where values will be. No JSON has this byte."""
 
-Shapes = tuple[tuple[int, ...], ...]
+Shapes = tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 
 class _Form(NamedTuple):
@@ -52,9 +53,12 @@ class HttpAnswers:
         self._uniform = not any(wanted.classes or wanted.spec.datatype == "BYTES" for wanted in outputs)
         """What stands around the values follows from their shapes."""
         self._behind = tuple([one.place for one in outputs if one.binary and one.part is None])
-        self._listed = tuple([one for one in outputs if not one.binary and one.part is None])
+        self._listed = tuple(
+            [(one.place, _writer(one.spec)) for one in outputs if not one.binary and one.part is None]
+        )
         self._placed = tuple([one for one in outputs if one.part is not None])
         self._forms: dict[Shapes, _Form] = {}
+        """By the shapes of all outputs, or of the only one."""
 
     def write(self, outputs: list[Array], request_id: str, regions: Sequence[Region]) -> Response:
         """Return the answer; `outputs` are all the model's. `regions` are those that outputs go to, in order.
@@ -65,30 +69,33 @@ class HttpAnswers:
         """
         if not self._uniform:
             return self._write_any(outputs, request_id, regions)
-        shapes = tuple([array.shape for array in outputs])
-        form = self._forms.get(shapes)
+        key = outputs[0].shape if len(outputs) == 1 else tuple([array.shape for array in outputs])
+        form = self._forms.get(key)
         if form is None:
-            form = self._learn(shapes, outputs)
+            form = self._forms[key] = self._learn(outputs)
         if regions:
             for wanted, region in zip(self._placed, regions, strict=True):
                 _to_region(wanted, region, to_wire(wanted.spec.datatype, outputs[wanted.place]))
-        pieces = form.pieces
-        text = pieces[0]
-        if len(pieces) > 1:
-            parts = [text]
-            for wanted, piece in zip(self._listed, pieces[1:], strict=True):
-                parts += (_numbers(wanted.spec.datatype, outputs[wanted.place]), piece)
-            text = b"".join(parts)
-        text += b',"id":%b}' % msgspec.json.encode(request_id) if request_id else b"}"
+        end = b',"id":%b}' % msgspec.json.encode(request_id) if request_id else b"}"
+        pieces, listed = form.pieces, self._listed
+        if not listed:
+            text = pieces[0] + end
+        elif len(listed) == 1:
+            place, write = listed[0]
+            text = b"%b%b%b%b" % (pieces[0], write(outputs[place]), pieces[1], end)
+        else:
+            parts = [pieces[0]]
+            for (place, write), piece in zip(listed, pieces[1:], strict=True):
+                parts += (write(outputs[place]), piece)
+            text = b"".join([*parts, end])
         if not self._behind:
             return Response(200, text)
-        headers = form.headers
-        if request_id or len(pieces) > 1:
-            headers = _header_of(text)
-        blobs = [as_buffer(outputs[place]) for place in self._behind]
-        return Response(200, b"".join([text, *blobs]), BINARY, headers)
+        headers = _header_of(text) if request_id or listed else form.headers
+        return Response(
+            200, b"".join([text, *[as_buffer(outputs[place]) for place in self._behind]]), BINARY, headers
+        )
 
-    def _learn(self, shapes: Shapes, outputs: list[Array]) -> _Form:
+    def _learn(self, outputs: list[Array]) -> _Form:
         documents = []
         for wanted in self._outputs:
             array = outputs[wanted.place]
@@ -103,7 +110,6 @@ class HttpAnswers:
         form = _Form(tuple(text[:-1].split(bytes(_GAP))), _header_of(text))
         if len(self._forms) >= _MAX_FORMS:
             self._forms.clear()
-        self._forms[shapes] = form
         return form
 
     def _write_any(self, outputs: list[Array], request_id: str, regions: Sequence[Region]) -> Response:
@@ -127,7 +133,7 @@ class HttpAnswers:
             elif datatype == "BYTES":
                 document["data"] = texts(array, field)
             else:
-                document["data"] = msgspec.Raw(_numbers(datatype, array))
+                document["data"] = msgspec.Raw(_writer(wanted.spec)(array))
             documents.append(document)
         answer = self._model | {"outputs": documents} | ({"id": request_id} if request_id else {})
         text = msgspec.json.encode(answer)
@@ -150,6 +156,10 @@ def _header_of(text: bytes) -> tuple[tuple[bytes, bytes], ...]:
     return ((HEADER_LENGTH, b"%d" % len(text)),)
 
 
-def _numbers(datatype: str, array: Array) -> bytes:
-    """Return an output as a flat list in JSON, with strings for what JSON has no number for."""
-    return numbers(fp32_from_bf16(array) if datatype == "BF16" else array)
+def _writer(spec: TensorSpec) -> Callable[[Array], bytes]:
+    """Return what writes an output as a flat list in JSON, with strings for what JSON has no number for."""
+    return _wide_numbers if spec.datatype == "BF16" else numbers
+
+
+def _wide_numbers(array: Array) -> bytes:
+    return numbers(fp32_from_bf16(array))

@@ -18,7 +18,13 @@ from mcp2026.runtime.protocol.open_inference.plans import (
 )
 from mcp2026.runtime.protocol.open_inference.questions import Question
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest, Limits
-from mcp2026.runtime.protocol.open_inference.skeletons import MARK_OF_ID, Key, cut, marked
+from mcp2026.runtime.protocol.open_inference.skeletons import (
+    MARK_OF_ID,
+    Key,
+    marked,
+    without_id,
+    without_lists,
+)
 
 HttpPlan = Plan[HttpAnswers]
 Found = tuple[HttpPlan | None, str, Sequence[bytes]]
@@ -52,15 +58,16 @@ class HttpPlans:
 
     def find(self, version: LoadedVersion, text: bytes) -> Found:
         """Return what is known of a request by its JSON."""
+        text, request_id = without_id(text)
         latest = self._latest.get(id(version))
         if latest is not None:
             key, plan = latest
             if key == text:
-                return plan, "", ()
+                return plan, request_id, ()
             if len(key) == 2 and text.startswith(key[0]) and text.endswith(key[1]):  # type: ignore[arg-type]
                 # They may overlap, and the rest may be anything: `Listed` looks at it.
-                return plan, "", (text[len(key[0]) - 1 : len(text) - len(key[1]) + 1],)  # type: ignore[arg-type]
-        cut_key, request_id, lists = cut(text)
+                return plan, request_id, (text[len(key[0]) - 1 : len(text) - len(key[1]) + 1],)  # type: ignore[arg-type]
+        cut_key, lists = without_lists(text)
         found = self._plans.find(version, cut_key)
         if found is not None:
             if latest is None:
@@ -81,7 +88,7 @@ class HttpPlans:
 
         `text` is its JSON, behind which `follows` bytes came.
         """
-        key, _, lists = cut(text)
+        key, lists = without_lists(without_id(text)[0])
         if self._plans.too_long(key):
             return
         readers = _readers(asked, key, len(lists))

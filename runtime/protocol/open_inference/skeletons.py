@@ -18,29 +18,30 @@ MARK_OF_ID = "the id stands here"
 
 Key = bytes | tuple[bytes, ...]
 """A text without its id; or its pieces: each list was between two of them, its brackets belong to these."""
-Cut = tuple[Key, str, Sequence[bytes]]
-"""Such a text, the id, and the lists with their brackets; these may hold anything."""
+Cut = tuple[Key, Sequence[bytes]]
+"""Such a text, and the lists with their brackets; these may hold anything."""
 
 
-def cut(text: bytes) -> Cut:
-    """Take the id and the lists out of `text`."""
-    request_id = ""
-    if text.startswith(_ID_START):
-        found = _ID.match(text)
-        if found is not None:
-            request_id = found[1].decode()
-            text = b"{" + text[found.end() :]
+def without_id(text: bytes) -> tuple[bytes, str]:
+    """Return `text` without its id, and the id."""
+    found = _ID.match(text) if text.startswith(_ID_START) else None
+    if found is None:
+        return text, ""
+    return b"{" + text[found.end() :], found[1].decode()
+
+
+def without_lists(text: bytes) -> Cut:
+    """Return `text` as a key, and the lists that were cut out of it."""
     place = text.find(_DATA)
     if place < 0:
-        return text, request_id, ()
+        return text, ()
     start = text.find(b"[", place + len(_DATA)) + 1
     end = text.find(b"]", start)
     if not 0 < start <= end:
-        return text, request_id, ()
-    next_place = text.find(_DATA, end)
-    if next_place < 0:
-        return (text[:start], text[end:]), request_id, (text[start - 1 : end + 1],)
-    return _cut_more(text, request_id, place)
+        return text, ()
+    if text.find(_DATA, end) < 0:
+        return (text[:start], text[end:]), (text[start - 1 : end + 1],)
+    return _without_many(text, place)
 
 
 def marked(key: Key) -> bytes:
@@ -56,7 +57,7 @@ def marked(key: Key) -> bytes:
     return b'{"id":"%b",%b' % (MARK_OF_ID.encode(), text[1:])
 
 
-def _cut_more(text: bytes, request_id: str, place: int) -> Cut:
+def _without_many(text: bytes, place: int) -> Cut:
     pieces: list[bytes] = []
     lists: list[bytes] = []
     position = 0
@@ -64,9 +65,9 @@ def _cut_more(text: bytes, request_id: str, place: int) -> Cut:
         start = text.find(b"[", place + len(_DATA)) + 1
         end = text.find(b"]", start)
         if len(lists) == _MOST_LISTS or not 0 < start <= end:
-            return text, request_id, ()
+            return text, ()
         pieces.append(text[position:start])
         lists.append(text[start - 1 : end + 1])
         position = end
         place = text.find(_DATA, end)
-    return (*pieces, text[position:]), request_id, lists
+    return (*pieces, text[position:]), lists

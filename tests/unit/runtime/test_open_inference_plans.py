@@ -18,7 +18,7 @@ from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messag
 from mcp2026.runtime.protocol.open_inference.grpc_codec import Inference, KnownMessages
 from mcp2026.runtime.protocol.open_inference.http_answers import HEADER_LENGTH
 from mcp2026.runtime.protocol.open_inference.http_plans import HttpPlans
-from mcp2026.runtime.protocol.open_inference.skeletons import cut
+from mcp2026.runtime.protocol.open_inference.skeletons import without_lists
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 from tests.unit.runtime.signatures import LEVELS, LIMITS, tensor, version
 
@@ -230,7 +230,7 @@ def test_a_body_that_was_damaged_is_never_read_by_a_plan_alone(junk: str, place:
 
 
 def test_a_text_with_thousands_of_lists_is_not_cut() -> None:
-    assert not cut(b'"data":[]' * 10_000)[2]
+    assert not without_lists(b'"data":[]' * 10_000)[1]
 
 
 # --- bytes behind the JSON
