@@ -9,6 +9,8 @@ import logging
 from collections import deque
 from typing import Final
 
+import msgspec
+
 from mcp2026.runtime.protocol.connections import CROWDED
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.framing import (
@@ -69,10 +71,13 @@ class GrpcCalls:
     def begin(self, stream: Stream, request: RequestHeaders) -> Consumer:
         """Return what takes the messages of a new call."""
         call = prepared_call(request)
+        if call.unary is not None:
+            return UnaryCall(self, stream, call, call.unary)
         if call.failure is None and request.head.method == "POST":
             path = call.head.path
             unary = self.service.unary(path)
             if unary is not None:
+                call.unary = unary
                 return UnaryCall(self, stream, call, unary)
             streaming = self.service.streaming(path)
             if streaming is not None:
@@ -118,73 +123,60 @@ class RefusedCall:
         """Nothing is kept of this call."""
 
 
-class UnaryCall:
+class UnaryCall(msgspec.Struct, eq=False):
     """One message and its reply."""
 
-    __slots__ = (
-        "_call",
-        "_calls",
-        "_cancel",
-        "_done",
-        "_kept",
-        "_message",
-        "_method",
-        "_reader",
-        "_stream",
-        "_timer",
-    )
-
-    def __init__(self, calls: GrpcCalls, stream: Stream, call: PreparedCall, method: UnaryMethod) -> None:
-        self._calls = calls
-        self._stream = stream
-        self._call = call
-        self._method = method
-        self._message: bytes | Packed | None = None
-        self._kept = 0  # bytes of a message that waits to be decompressed
-        self._reader: MessageReader | None = None
-        self._cancel: Cancel | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._done = False
+    calls: GrpcCalls
+    stream: Stream
+    call: PreparedCall
+    method: UnaryMethod
+    message: bytes | Packed | None = None
+    kept: int = 0
+    """Bytes of a message that waits to be decompressed."""
+    reader: MessageReader | None = None
+    cancel: Cancel | None = None
+    timer: asyncio.TimerHandle | None = None
+    done: bool = False
 
     @property
     def awaiting_since(self) -> float | None:
         """Since when the caller owes the rest of its message."""
-        return self._stream.opened_at if self._stream.remote_open else None
+        return self.stream.opened_at if self.stream.remote_open else None
 
     def data(self, data: bytes) -> None:
         """Collect the message, which mostly comes in one piece."""
-        if self._done:
+        if self.done:
             return
-        reader = self._reader
+        reader = self.reader
         if (
             reader is None
-            and self._message is None
+            and self.message is None
             and len(data) >= PREFIX
             and data[0] == 0
-            and int.from_bytes(data[1:PREFIX], "big") == len(data) - PREFIX <= self._calls.max_message_bytes
+            and int.from_bytes(data[1:PREFIX], "big") == len(data) - PREFIX <= self.calls.max_message_bytes
         ):
-            self._message = data[PREFIX:]
+            self.message = data[PREFIX:]
             return
         if reader is None:
-            self._reader = reader = MessageReader(self._call.encoding, self._calls.max_message_bytes)
+            self.reader = reader = MessageReader(self.call.encoding, self.calls.max_message_bytes)
         try:
             messages = reader.feed(data)
         except CallFailedError as failure:
             self._fail(failure.code, failure.detail)
             return
-        if len(messages) + (self._message is not None) > 1:
+        if len(messages) + (self.message is not None) > 1:
             self._fail(GrpcCode.UNIMPLEMENTED, "more than one message for a unary method")
         elif messages:
-            self._message = messages[0]
+            self.message = messages[0]
 
     def ended(self) -> None:
         """Serve the call."""
-        if self._done:
+        if self.done:
             return
-        if self._reader is not None and self._reader.unfinished:
+        if self.reader is not None and self.reader.unfinished:
             self._fail(GrpcCode.INTERNAL, "the message is cut off")
             return
-        message, self._message = self._message, None
+        message, self.message = self.message, None
         if message is None:
             self._fail(GrpcCode.UNIMPLEMENTED, "no message for a unary method")
             return
@@ -194,19 +186,19 @@ class UnaryCall:
             self._serve(message)
 
     def _unpack(self, message: Packed) -> None:
-        held = self._stream.core.unfinished
+        held = self.stream.core.unfinished
         held.add(len(message.content))
-        self._kept = len(message.content)
+        self.kept = len(message.content)
         if held.over:
             self._fail(GrpcCode.UNAVAILABLE, CROWDED)
             return
         self._watch()
-        work = self._calls.loop.run_in_executor(None, message.unpack)
+        work = self.calls.loop.run_in_executor(None, message.unpack)
         work.add_done_callback(self._unpacked)
 
     def _unpacked(self, work: asyncio.Future[bytes]) -> None:
         failure = _failure(work)
-        if self._done:
+        if self.done:
             return
         if failure is None:
             self._serve(work.result())
@@ -214,81 +206,81 @@ class UnaryCall:
             self._fail(failure.code, failure.detail)
 
     def _let_go(self) -> None:
-        if self._kept:
-            self._stream.core.unfinished.add(-self._kept)
-            self._kept = 0
+        if self.kept:
+            self.stream.core.unfinished.add(-self.kept)
+            self.kept = 0
 
     def _serve(self, message: bytes) -> None:
         self._let_go()
-        cancel = self._method(self._call.head, message, self.reply)
-        if not self._done:
-            self._cancel = cancel
+        cancel = self.method(self.call.head, message, self.reply)
+        if not self.done:
+            self.cancel = cancel
             self._watch()
 
     def _watch(self) -> None:
-        timeout_ns = self._call.head.timeout_ns
-        if timeout_ns is not None and self._timer is None:
-            self._timer = _timer(self._calls.loop, self._stream, timeout_ns, self._expire)
+        timeout_ns = self.call.head.timeout_ns
+        if timeout_ns is not None and self.timer is None:
+            self.timer = _timer(self.calls.loop, self.stream, timeout_ns, self._expire)
 
     def reply(self, reply: Reply) -> None:
         """Send the reply."""
-        if self._done:
+        if self.done:
             return
         self._finish()
         if reply.code is not GrpcCode.OK:
-            self._stream.start(trailers_only(reply.code, reply.detail, reply.trailers), end=True)
+            self.stream.start(trailers_only(reply.code, reply.detail, reply.trailers), end=True)
             return
         ending = trailers(GrpcCode.OK, "", reply.trailers) if reply.trailers else OK_TRAILERS
         message = reply.message
         if (
-            self._reader is not None
-            and self._reader.compressed
-            and self._call.encoding == b"gzip"
+            self.reader is not None
+            and self.reader.compressed
+            and self.call.encoding == b"gzip"
             and _COMPRESS_FROM <= len(message) <= _COMPRESS_TO
         ):
-            self._stream.respond(RESPONSE_START_GZIP, framed_gzip(message), ending)
+            self.stream.respond(RESPONSE_START_GZIP, framed_gzip(message), ending)
         else:
-            self._stream.respond(RESPONSE_START, framed(message), ending)
+            self.stream.respond(RESPONSE_START, framed(message), ending)
 
     def cancelled(self) -> None:
         """Tell the service that nobody waits any more."""
-        if not self._done:
+        if not self.done:
             cancel = self._finish()
             if cancel is not None:
                 cancel()
 
     def too_slow(self) -> None:
         """Give a caller up whose message does not come, or who does not read."""
-        if self._done:
-            self._stream.reset(Http2Code.CANCEL)
+        if self.done:
+            self.stream.reset(Http2Code.CANCEL)
         else:
             self._fail(GrpcCode.CANCELLED, _TOO_SLOW)
 
     def crowded(self) -> None:
         """Refuse a message for which there is no room."""
-        if not self._done:
+        if not self.done:
             self._fail(GrpcCode.UNAVAILABLE, CROWDED)
 
     def _expire(self) -> None:
         cancel = self._finish()
-        self._stream.start(trailers_only(GrpcCode.DEADLINE_EXCEEDED, "the deadline has passed"), end=True)
+        self.stream.start(trailers_only(GrpcCode.DEADLINE_EXCEEDED, "the deadline has passed"), end=True)
         if cancel is not None:
             cancel()
 
     def _fail(self, code: GrpcCode, detail: str) -> None:
         self._finish()
-        self._stream.start(trailers_only(code, detail), end=True)
-        self._stream.stop_receiving()
+        self.stream.start(trailers_only(code, detail), end=True)
+        self.stream.stop_receiving()
 
     def _finish(self) -> Cancel | None:
         """Make the call over, and return what tells the service so."""
-        self._done = True
-        self._message = None
+        self.done = True
+        self.message = None
         self._let_go()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        cancel, self._cancel = self._cancel, None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        cancel, self.cancel = self.cancel, None
         return cancel
 
 

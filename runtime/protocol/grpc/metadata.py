@@ -5,7 +5,7 @@ import re
 from functools import lru_cache
 
 from mcp2026.runtime.protocol.grpc.framing import ENCODINGS, CallFailedError
-from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode
+from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode, UnaryMethod
 from mcp2026.runtime.protocol.http2 import header_encoder
 from mcp2026.runtime.protocol.http2.header_decoder import Field
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
@@ -33,11 +33,13 @@ OK_TRAILERS = header_encoder.literal(b"grpc-status", b"0")
 class PreparedCall:
     """What the headers of a call say."""
 
-    __slots__ = ("encoding", "failure", "head")
+    __slots__ = ("encoding", "failure", "head", "unary")
 
     def __init__(self, request: RequestHeaders) -> None:
         headers = request.head.headers
         self.encoding = headers.get(b"grpc-encoding", b"identity")
+        self.unary: UnaryMethod | None = None
+        """The method, once it was looked for, if there is one with one message and one reply."""
         self.failure: CallFailedError | None = None
         """With which the call ends before it begins."""
         timeout_ns = None

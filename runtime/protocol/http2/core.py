@@ -271,7 +271,8 @@ class Http2Core:
             raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, malformed)
         if len(self.streams) >= self._limits.max_streams:
             raise StreamProtocolError(stream_id, Http2Code.REFUSED_STREAM, "too many streams")
-        stream = Stream(self, stream_id, self.outbox.initial_window, self._limits.stream_window_bytes)
+        window, now = self._limits.stream_window_bytes, self.now
+        stream = Stream(self, stream_id, self.outbox.initial_window, window, window, now, now)
         if isinstance(request, RequestHeaders) and request.content_length is not None:
             if ends and request.content_length:
                 raise StreamProtocolError(

@@ -3,6 +3,8 @@
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from mcp2026.runtime.protocol.http2 import header_encoder
 from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.http2.header_decoder import Field
@@ -58,53 +60,34 @@ class _Nobody:
 NOBODY: Consumer = _Nobody()
 
 
-class Stream:
+class Stream(msgspec.Struct, eq=False):
     """One request and its answer. Sending does nothing once the stream is closed."""
 
-    __slots__ = (
-        "consumer",
-        "core",
-        "end_block",
-        "held",
-        "id",
-        "length_left",
-        "local_open",
-        "moved_at",
-        "opened_at",
-        "pending",
-        "pending_bytes",
-        "pending_end",
-        "receive_target",
-        "receive_window",
-        "remote_open",
-        "reset_at_end",
-        "send_window",
-        "unwanted",
-    )
-
-    def __init__(self, core: "Http2Core", stream_id: int, send_window: int, receive_window: int) -> None:
-        self.core = core
-        self.id = stream_id
-        self.send_window = send_window
-        self.receive_window = self.receive_target = receive_window
-        self.remote_open = True
-        self.local_open = True
-        self.consumer = NOBODY
-        """Only while the stream is open: the two know each other, and shall be freed at once."""
-        self.unwanted = False
-        """The rest of the body is not needed: no more of it is granted."""
-        self.reset_at_end = False
-        self.length_left: int | None = None
-        """Of the body, if its length was said."""
-        self.held = 0
-        """Bytes that the consumer keeps of an unfinished body."""
-        self.opened_at = self.moved_at = core.now
-        """When the stream began; when last something came, or went after waiting for a window. In s."""
-        self.pending: deque[bytes | memoryview] | None = None
-        """What waits for the client's windows, in order."""
-        self.pending_bytes = 0
-        self.end_block: bytes | None = None
-        self.pending_end = False
+    core: "Http2Core"
+    id: int
+    send_window: int
+    receive_window: int
+    receive_target: int
+    opened_at: float
+    """When the stream began, in s."""
+    moved_at: float
+    """When last something came, or went after waiting for a window, in s."""
+    remote_open: bool = True
+    local_open: bool = True
+    consumer: Consumer = NOBODY
+    """Only while the stream is open: the two know each other, and shall be freed at once."""
+    unwanted: bool = False
+    """The rest of the body is not needed: no more of it is granted."""
+    reset_at_end: bool = False
+    length_left: int | None = None
+    """Of the body, if its length was said."""
+    held: int = 0
+    """Bytes that the consumer keeps of an unfinished body."""
+    pending: deque[bytes | memoryview] | None = None
+    """What waits for the client's windows, in order."""
+    pending_bytes: int = 0
+    end_block: bytes | None = None
+    pending_end: bool = False
 
     def inform(self, status: int, fields: tuple[Field, ...] = ()) -> None:
         """Send an interim response (1xx); allowed until the response begins."""
