@@ -87,7 +87,7 @@ def base_image(report: Report = to_stderr) -> Path:
             log = archive.with_suffix(".log")
             run_reporting(
                 "making the base image with debootstrap",
-                [*command, work / "root", *_mirror()],
+                [*command, work / "root", *debian_mirror()],
                 report,
                 log=log,
             )
@@ -182,8 +182,8 @@ def _run_quietly(command: list[str]) -> None:
     subprocess.run(command, capture_output=True, check=False)
 
 
-def _mirror() -> list[str]:
-    """Return the Debian mirror that this machine is set up to use; none leaves it to debootstrap."""
+def debian_mirror() -> list[str]:
+    """Return the Debian mirror that this machine is set up to use, alone in a list; empty if it has none."""
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", f"Codename: {SUITE}"]
     if find_program("apt-get") is None:
         return []

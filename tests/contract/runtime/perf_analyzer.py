@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.cluster.cache import cache_folder
+from tools.cluster.images import debian_mirror
 
 GET_IT = "python -m tests.contract.runtime.perf_analyzer"
 
@@ -26,7 +27,6 @@ _PLATFORM = "manylinux_2_38_x86_64"
 _GLIBC = (2, 38)
 _PACKAGES = ("libc6", "libstdc++6", "libgcc-s1")
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_MIRROR = "http://deb.debian.org/debian"
 _PATIENCE = 120.0
 
 
@@ -109,9 +109,12 @@ def _unpack_trixie(target: Path, work: Path) -> None:
     apt = work / "apt"
     (apt / "lists/partial").mkdir(parents=True)
     (apt / "archives/partial").mkdir(parents=True)
+    mirrors = debian_mirror()
+    if not mirrors:
+        raise SystemExit("The system's glibc is too old, and there is no Debian mirror to get a newer from")
     sources = apt / "trixie.sources"
     sources.write_text(
-        f"Types: deb\nURIs: {_MIRROR}\nSuites: trixie\nComponents: main\nSigned-By: {_KEYRING}\n"
+        f"Types: deb\nURIs: {mirrors[0]}\nSuites: trixie\nComponents: main\nSigned-By: {_KEYRING}\n"
     )
     settings = {
         "Dir::State::lists": apt / "lists",
