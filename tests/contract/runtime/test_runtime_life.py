@@ -93,13 +93,6 @@ def test_a_client_that_never_finishes_holds_up_the_exit_only_for_the_drain_time(
         assert server.stop() == 0
 
 
-def test_a_second_signal_ends_at_once(start) -> None:
-    server = start("add", "--lame-duck-seconds", "600")
-    server.process.send_signal(signal.SIGTERM)
-    server.wait_for_log(lambda line: "exit begins" in line["message"])
-    assert server.stop() == 128 + signal.SIGTERM
-
-
 def test_the_server_is_live_but_unready_while_it_loads(model) -> None:
     from tests.contract.runtime.server_process import Server
 
