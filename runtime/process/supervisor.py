@@ -296,7 +296,7 @@ class Supervisor:
             slot.process.kill()  # it loaded what is served no more; the next one is told what is
             return
         slot.loaded = True
-        if self._health.phase is Phase.SERVING:
+        if self._health.phase in (Phase.SERVING, Phase.LAME_DUCK):
             assert slot.writer is not None
             send(slot.writer, Ready())
             log.info("worker %d serves again", slot.index)

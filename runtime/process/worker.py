@@ -125,8 +125,11 @@ class Worker:
                 message = await receive_from_parent(reader)
                 match message:
                     case Ready():
+                        if not self._servers:
+                            # Not before: the parent ends a worker that has loaded what is served no more.
+                            await self._listen()
                         self._health.advance(Phase.SERVING)
-                        self._metrics.worker_ready(ready=True)
+                        self._metrics.worker_ready(ready=self._health.ready)
                     case LameDuck():
                         self._health.advance(Phase.LAME_DUCK)
                         self._metrics.worker_ready(ready=False)
@@ -166,8 +169,6 @@ class Worker:
         for region in self._start.regions:
             with suppress(RequestError):  # its owner may have removed it since
                 self._regions.register(region.name, region.key, region.offset, region.byte_size)
-        if not self._start.listen_first:
-            await self._listen()
         send(self._writer, Loaded())
         return True
 

@@ -102,6 +102,9 @@ class Http1Connection(asyncio.Protocol):
         """Parse what came; the callbacks below are called from here."""
         if self._refusing:
             return
+        if self._held:
+            self._held += data
+            return
         if not self._in_request and not self._head_bytes:
             self._begun = 0
             end = data.find(HEAD_END) + _HEAD_END_BYTES

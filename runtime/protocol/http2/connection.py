@@ -82,6 +82,9 @@ class Http2Connection(asyncio.Protocol):
         """Let the state machine see what came, and write what it answers at once."""
         if self._lingering:
             return
+        if self._held_back:
+            self._later += data
+            return
         core = self.core
         now = self._loop.time()
         self._receiving = True
