@@ -62,6 +62,9 @@ class Exchange(msgspec.Struct, eq=False):
             lines.append(b"connection: close\r\n")
         elif self.http_10:
             lines.append(b"connection: keep-alive\r\n")
-        transport.write(b"".join([*lines, b"\r\n"]))
-        if not self.head_only and body:
-            transport.write(body)
+        if self.head_only or size >= _LARGE:
+            transport.write(b"".join([*lines, b"\r\n"]))
+            if not self.head_only:
+                transport.write(body)
+        else:
+            transport.write(b"".join([*lines, b"\r\n", body]))
