@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from mcp2026.runtime.errors import STATUS, ErrorCode, RequestError
+from mcp2026.runtime.errors import STATUS, ErrorCode, RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.health import Health
 from mcp2026.runtime.inference import Call, InferenceService
@@ -135,6 +135,14 @@ class RestApi(Observability):
         self._codec = JsonCodec(store, max_timeout_ns)
         self._turns = Turns()
         self._routes |= {INFER_PATH: {"POST": self.infer}, "/v1/models": {"GET": self._models}}
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Refuse unknown paths, wrong verbs and compressed bodies before their body is read."""
+        encoding = head.headers.get(b"content-encoding")
+        if encoding is not None and head.path == INFER_PATH and encoding.lower() != b"identity":
+            problem = f"{encoding[:32].decode('latin-1')!r} is not taken here"
+            return error_response(invalid("content-encoding", problem, "none; /v2 takes gzip and deflate"))
+        return super().admit(head)
 
     def handler(self, head: RequestHead) -> Handler:
         """Return what serves requests with such a head, which was admitted."""

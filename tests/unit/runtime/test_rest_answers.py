@@ -10,6 +10,7 @@ import pytest
 from mcp2026.runtime.health import Health
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
 from mcp2026.runtime.metrics.shared_blocks import create_shared_memory
+from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.protocol.exchange import RequestHead, Response
 from mcp2026.runtime.protocol.rest import RestApi
 
@@ -39,3 +40,15 @@ def test_a_fault_of_our_own_is_an_answer_a_line_of_the_log_and_a_count(
     assert json.loads(response.body)["error"]["code"] == "internal"
     assert "Traceback" in caplog.text
     assert 'reason="internal"' in metrics.exposition().decode()
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br"])
+def test_a_compressed_body_is_refused_before_it_is_taken_for_json(
+    metrics: RuntimeMetrics, encoding: bytes
+) -> None:
+    api = RestApi(Health(), metrics, ModelStore(), None, 10**9)  # type: ignore[arg-type]
+    refusal = api.admit(RequestHead("POST", "/v1/infer", {b"content-encoding": encoding}))
+    assert refusal is not None
+    assert refusal.status == 400
+    assert json.loads(refusal.body)["error"]["field"] == "content-encoding"
+    assert api.admit(RequestHead("POST", "/v1/infer", {b"content-encoding": b"identity"})) is None
