@@ -37,7 +37,7 @@ test: setup ## Run all tests; says which levels it leaves out, and how to get th
 	@$(BIN)/python -m tools.cluster prepare --level kwok $(if $(CI),--strict)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-bench: setup ## Compare with other servers side by side (about ten minutes); python -m bench --help for more
+bench: setup ## Compare with other servers side by side; python -m bench --help for more
 	@$(BIN)/python -m bench install
 	@$(BIN)/python -m bench compare
 
