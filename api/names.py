@@ -42,6 +42,15 @@ PRIORITY_HEADER: Final = "x-mcp-priority"
 TENANT_HEADER: Final = "x-mcp-tenant-id"
 """Of a request, as a header or as gRPC metadata: who is charged for the execution."""
 
+BATCH_CAPABLE_HEADER: Final = "x-mcp-batch-capable"
+"""Of a request, as a header or as gRPC metadata: `1`, and what it offers (`1; max-delay-ms=20; min-size=4`)."""
+BATCHING_HEADER: Final = "mcp-batching"
+"""Of a response, in the 103 and again in the final one: the negotiated result."""
+TRACE_HEADER: Final = "traceparent"
+"""W3C Trace Context, as a header or as gRPC metadata, of requests and responses."""
+QOS_CLASS_HEADER: Final = "x-mcp-qos-class"
+SLA_TOKEN_HEADER: Final = "x-mcp-sla-token"
+
 REST_PORT: Final = 8080
 GRPC_PORT: Final = 8081
 METRICS_PORT: Final = 8082
