@@ -43,7 +43,7 @@ TENANT_HEADER: Final = "x-mcp-tenant-id"
 """Of a request, as a header or as gRPC metadata: who is charged for the execution."""
 
 BATCH_CAPABLE_HEADER: Final = "x-mcp-batch-capable"
-"""Of a request, as a header or as gRPC metadata: `1; max-delay-ms=20; min-size=4`, the offer being optional."""
+"""Of a request, as a header or as gRPC metadata: `1; max-delay-ms=20; min-size=4`, parameters optional."""
 BATCHING_HEADER: Final = "mcp-batching"
 """Of a response, in the 103 and again in the final one: the negotiated result."""
 TRACE_HEADER: Final = "traceparent"
