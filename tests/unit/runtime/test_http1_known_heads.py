@@ -195,7 +195,7 @@ def test_a_head_is_learnt_when_it_comes_again_and_used_from_then_on(loop: asynci
     assert heads.get(head) is None
     client.connection.data_received(PLAIN[0])
     assert heads.get(head) is not None
-    client.connection._parser = None  # not needed any more
+    client.connection._reader._parser = None  # not needed any more
     client.connection.data_received(PLAIN[0])
     assert client.wire.written.count(b"POST /a ") == 3
 
