@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-LINKED := api topology runtime device_plugin scheduler_extender operator cli crds
+LINKED := api topology runtime device_plugin scheduler_extender operator client cli crds
 
 .DEFAULT_GOAL := help
 .PHONY: help setup models demo cluster-demo test bench check fmt lint type links generate lock wheels clean

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGED = ("api", "topology", "runtime", "device_plugin", "scheduler_extender", "operator", "cli", "crds")
+PACKAGED = (
+    "api",
+    "topology",
+    "runtime",
+    "device_plugin",
+    "scheduler_extender",
+    "operator",
+    "client",
+    "cli",
+    "crds",
+)
 
 
 def double(number: int) -> int:
