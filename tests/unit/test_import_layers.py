@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("api", "topology", "runtime", "device_plugin", "scheduler_extender", "operator", "cli", "crds")
+FOLDERS = (
+    "api",
+    "topology",
+    "runtime",
+    "device_plugin",
+    "scheduler_extender",
+    "operator",
+    "client",
+    "cli",
+    "crds",
+)
 
 
 def lint_imports(links: Path) -> subprocess.CompletedProcess[str]:
