@@ -19,25 +19,24 @@ from mcp2026.runtime.protocol.http2.errors import (
     MalformedRequestError,
     StreamProtocolError,
 )
+from mcp2026.runtime.protocol.http2.frame_forms import check_form
 from mcp2026.runtime.protocol.http2.frame_reader import FrameReader
 from mcp2026.runtime.protocol.http2.frames import (
     ACK,
     CONTINUATION,
     DATA,
-    END_HEADERS,
     END_STREAM,
     HEADERS,
     PADDED,
     SETTINGS,
     WINDOW_UPDATE,
-    WITH_PRIORITY,
 )
 from mcp2026.runtime.protocol.http2.header_reader import HeaderReader
 from mcp2026.runtime.protocol.http2.inbox import Inbox
 from mcp2026.runtime.protocol.http2.limits import Http2Limits
 from mcp2026.runtime.protocol.http2.outbox import Outbox
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
-from mcp2026.runtime.protocol.http2.settings import check_peer_settings, own_settings
+from mcp2026.runtime.protocol.http2.settings import SettingsExchange
 from mcp2026.runtime.protocol.http2.stream import NOBODY, Consumer, Stream
 
 Accept = Callable[[Stream, RequestHeaders | HeadersTooLargeError, bool], Consumer]
@@ -74,12 +73,7 @@ class Http2Core:
             unsent or SharedBytes(limits.unsent_bytes * limits.max_streams),
         )
         self.inbox = Inbox(limits, self.outbox, self.streams, self.unfinished)
-        self.extra_settings = dict(extra_settings or {})
-        """What our first SETTINGS frame says beyond RFC 9113."""
-        self.peer_settings: dict[int, int] = {}
-        """All that the client has said, by id."""
-        self.on_settings: Callable[[dict[int, int]], None] | None = None
-        """Told of each SETTINGS frame of the client, after `peer_settings` has changed."""
+        self.settings = SettingsExchange(limits, self.outbox, self.streams, extra_settings)
         self.headers_since = math.inf
         """When the header block, or the preface, began that is not complete, in s."""
         self.started = False
@@ -95,10 +89,8 @@ class Http2Core:
         self._conduct = Conduct(limits, now)
         self._begun = 0  # streams in this turn
         self._others: dict[int, Callable[[int, int, bytes], None]] = {
-            frames.PRIORITY: self._on_priority,
             frames.RST_STREAM: self._on_reset,
             frames.SETTINGS: self._on_settings,
-            frames.PUSH_PROMISE: self._on_push_promise,
             frames.PING: self._on_ping,
             frames.GOAWAY: self._on_goaway,
         }
@@ -107,13 +99,8 @@ class Http2Core:
 
     def start(self) -> None:
         """Send our settings, the first frame of the server."""
-        self.outbox.control(frames.settings_frame(own_settings(self._limits, self.extra_settings)))
+        self.settings.start()
         self.inbox.start()
-
-    def send_settings(self, settings: Mapping[int, int]) -> None:
-        """Send settings beyond RFC 9113 that have changed."""
-        self.extra_settings.update(settings)
-        self.outbox.control(frames.settings_frame(settings))
 
     def receive(self, data: bytes, now: float, *, same_turn: bool = False) -> None:
         """Take what came. Never raises: faults of the client are answered with RST_STREAM or GOAWAY.
@@ -188,15 +175,20 @@ class Http2Core:
             if kind == DATA:
                 self._on_data(flags, stream_id, payload)
             elif kind == HEADERS:
-                self._on_headers(flags, stream_id, payload)
+                if self._headers.begin(flags, stream_id, payload):
+                    self._on_header_block()
+                else:
+                    self.headers_since = self.now
             elif kind == CONTINUATION:
                 if self._headers.add(flags, stream_id, payload):
                     self.headers_since = math.inf
                     self._on_header_block()
             elif kind == WINDOW_UPDATE:
+                check_form(kind, flags, stream_id, payload)
                 self._on_window_update(stream_id, payload)
             else:
                 self._conduct.idle_frame(self.now)
+                check_form(kind, flags, stream_id, payload)
                 handle = self._others.get(kind)
                 if handle is not None:
                     handle(flags, stream_id, payload)
@@ -219,25 +211,6 @@ class Http2Core:
 
     # --- requests
 
-    def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
-        if stream_id == 0:
-            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "HEADERS on stream 0")
-        if flags & PADDED:
-            payload, _ = frames.unpadded(payload)
-        depends_on_itself = False
-        if flags & WITH_PRIORITY:
-            if len(payload) < 5:
-                raise ConnectionProtocolError(
-                    Http2Code.FRAME_SIZE_ERROR, "HEADERS too short for its priority"
-                )
-            depends_on_itself = frames.dependency(payload) == stream_id
-            payload = payload[5:]
-        self._headers.begin(stream_id, payload, flags & END_STREAM != 0, depends_on_itself)
-        if flags & END_HEADERS:
-            self._on_header_block()
-        else:
-            self.headers_since = self.now
-
     def _on_header_block(self) -> None:
         """Handle a whole header block; it is decoded even if it is for nothing, for the table's sake."""
         reader = self._headers
@@ -250,14 +223,7 @@ class Http2Core:
             raise ConnectionProtocolError(
                 Http2Code.PROTOCOL_ERROR, "a stream with an even number from a client"
             )
-        request: RequestHeaders | HeadersTooLargeError
-        try:
-            request = reader.request()
-            malformed = None
-        except MalformedRequestError as error:
-            malformed = str(error)
-        except HeadersTooLargeError as error:
-            request, malformed = error, None
+        request = reader.request()
         if self.refusing:
             return
         self._closed_streams.advance(stream_id)
@@ -267,8 +233,8 @@ class Http2Core:
             self._frames.held_back = True
         if depends_on_itself:
             raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "a stream depends on itself")
-        if malformed is not None:
-            raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, malformed)
+        if isinstance(request, MalformedRequestError):
+            raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, str(request))
         if len(self.streams) >= self._limits.max_streams:
             raise StreamProtocolError(stream_id, Http2Code.REFUSED_STREAM, "too many streams")
         window, now = self._limits.stream_window_bytes, self.now
@@ -299,9 +265,7 @@ class Http2Core:
         elif not stream.remote_open:
             raise StreamProtocolError(stream_id, Http2Code.STREAM_CLOSED, "HEADERS after the end")
         elif not ends:
-            raise StreamProtocolError(
-                stream_id, Http2Code.PROTOCOL_ERROR, "trailers that do not end the stream"
-            )
+            raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "trailers without END_STREAM")
         else:
             self._end_of_body(stream)
 
@@ -325,15 +289,9 @@ class Http2Core:
         if stream.length_left is not None:
             stream.length_left -= size
             if stream.length_left < 0:
-                raise StreamProtocolError(
-                    stream_id, Http2Code.PROTOCOL_ERROR, "more content than content-length"
-                )
+                raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "more than content-length")
         if flags & END_STREAM:
-            stream.receive_window -= size + padding
-            if stream.receive_window < 0:
-                raise StreamProtocolError(
-                    stream_id, Http2Code.FLOW_CONTROL_ERROR, "more data than the window"
-                )
+            self.inbox.spend(stream, size + padding)
             if size:
                 stream.consumer.data(payload)
             if stream.remote_open:
@@ -360,17 +318,7 @@ class Http2Core:
 
     # --- the other frames
 
-    def _on_priority(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        if stream_id == 0:
-            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "PRIORITY on stream 0")
-        if len(payload) != 5:
-            raise StreamProtocolError(stream_id, Http2Code.FRAME_SIZE_ERROR, "PRIORITY is not 5 bytes")
-        if frames.dependency(payload) == stream_id:
-            raise StreamProtocolError(stream_id, Http2Code.PROTOCOL_ERROR, "a stream depends on itself")
-
-    def _on_reset(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        if len(payload) != 4:
-            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "RST_STREAM is not 4 bytes")
+    def _on_reset(self, _flags: int, stream_id: int, _payload: bytes) -> None:
         stream = self.streams.get(stream_id)
         if stream is None:
             self._check_not_idle(stream_id, "RST_STREAM")
@@ -380,49 +328,22 @@ class Http2Core:
         self._drop(stream)
         consumer.cancelled()
 
-    def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
-        if stream_id != 0:
-            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "SETTINGS on a stream")
-        if flags & ACK:
-            if payload:
-                raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "an acknowledgement with content")
-            return
-        if len(payload) % 6:
-            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "SETTINGS is not a multiple of 6 bytes")
-        settings = frames.read_settings(payload)
-        check_peer_settings(settings)
-        self.peer_settings.update(settings)
-        self.outbox.peer_settings(settings, self.streams)
-        self.outbox.control(frames.frame(SETTINGS, ACK, 0))
-        if not self.started:
+    def _on_settings(self, flags: int, _stream_id: int, payload: bytes) -> None:
+        if not flags & ACK:
             self.started = True
             self.headers_since = math.inf
-        if self.on_settings is not None:
-            self.on_settings(settings)
+            self.settings.receive(payload)
 
-    def _on_push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
-        raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
-
-    def _on_ping(self, flags: int, stream_id: int, payload: bytes) -> None:
-        if stream_id != 0:
-            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "PING on a stream")
-        if len(payload) != 8:
-            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "PING is not 8 bytes")
+    def _on_ping(self, flags: int, _stream_id: int, payload: bytes) -> None:
         if not flags & ACK:
             self.outbox.control(frames.frame(frames.PING, ACK, 0, payload))
         elif payload == _LEAVING and self.leaving:
             self.refuse_more()
 
-    def _on_goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        if stream_id != 0:
-            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "GOAWAY on a stream")
-        if len(payload) < 8:
-            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "GOAWAY is shorter than 8 bytes")
+    def _on_goaway(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
         self.refuse_more()
 
     def _on_window_update(self, stream_id: int, payload: bytes) -> None:
-        if len(payload) != 4:
-            raise ConnectionProtocolError(Http2Code.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not 4 bytes")
         increment = int.from_bytes(payload, "big") & frames.MAX_WINDOW
         if stream_id == 0:
             self.outbox.grant(increment)

@@ -2,8 +2,20 @@
 
 from typing import Final
 
-from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, Http2Code
-from mcp2026.runtime.protocol.http2.frames import END_HEADERS
+from mcp2026.runtime.protocol.http2.errors import (
+    ConnectionProtocolError,
+    HeadersTooLargeError,
+    Http2Code,
+    MalformedRequestError,
+)
+from mcp2026.runtime.protocol.http2.frames import (
+    END_HEADERS,
+    END_STREAM,
+    PADDED,
+    WITH_PRIORITY,
+    dependency,
+    unpadded,
+)
 from mcp2026.runtime.protocol.http2.header_decoder import HeaderDecoder
 from mcp2026.runtime.protocol.http2.limits import Http2Limits
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders, check_trailers, read_request
@@ -28,15 +40,27 @@ class HeaderReader:
         self.ends_stream = False
         self.depends_on_itself = False
 
-    def begin(self, stream_id: int, piece: bytes, ends_stream: bool, depends_on_itself: bool) -> None:
-        """Take the block's first piece."""
+    def begin(self, flags: int, stream_id: int, payload: bytes) -> bool:
+        """Take a HEADERS frame; return whether the block is complete."""
+        if stream_id == 0:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, "HEADERS on stream 0")
+        if flags & PADDED:
+            payload, _ = unpadded(payload)
+        self.depends_on_itself = False
+        if flags & WITH_PRIORITY:
+            if len(payload) < 5:
+                raise ConnectionProtocolError(
+                    Http2Code.FRAME_SIZE_ERROR, "HEADERS too short for its priority"
+                )
+            self.depends_on_itself = dependency(payload) == stream_id
+            payload = payload[5:]
         self.stream_id = stream_id
-        self.ends_stream = ends_stream
-        self.depends_on_itself = depends_on_itself
-        self._block = piece
+        self.ends_stream = flags & END_STREAM != 0
+        self._block = payload
         self._frames = 0
-        if len(piece) > self._limits.max_header_bytes:
+        if len(payload) > self._limits.max_header_bytes:
             raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "the header block is too long")
+        return flags & END_HEADERS != 0
 
     def add(self, flags: int, stream_id: int, piece: bytes) -> bool:
         """Take a CONTINUATION; return whether the block is complete."""
@@ -49,10 +73,10 @@ class HeaderReader:
             raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "the header block is too long")
         return flags & END_HEADERS != 0
 
-    def request(self) -> RequestHeaders:
-        """Return the block as a request.
+    def request(self) -> RequestHeaders | MalformedRequestError | HeadersTooLargeError:
+        """Return the block as a request, or what is wrong with that.
 
-        Raises MalformedRequestError or HeadersTooLargeError; ConnectionProtocolError if it cannot be decoded.
+        Raises ConnectionProtocolError if the block cannot be decoded.
         """
         block, known, decoder = self._block, self._known, self._decoder
         if self._known_at != decoder.changes:
@@ -61,7 +85,11 @@ class HeaderReader:
         request = known.get(block)
         if request is not None:
             return request
-        request = read_request(decoder.decode(block, self._limits.max_header_bytes, self._limits.max_headers))
+        limits = self._limits
+        try:
+            request = read_request(decoder.decode(block, limits.max_header_bytes, limits.max_headers))
+        except (MalformedRequestError, HeadersTooLargeError) as error:
+            return error
         if self._known_at == decoder.changes and len(block) <= _KEPT_BYTES:
             if len(known) >= _KEPT_BLOCKS:
                 known.clear()

@@ -47,13 +47,17 @@ class Inbox:
             self._outbox.control(frames.window_update_frame(0, self._window_target - self._window))
             self._window = self._window_target
 
-    def hold(self, stream: Stream, size: int, padding: int) -> None:
-        """Take a DATA frame's bytes from the window of a stream that goes on."""
-        stream.receive_window -= size + padding
+    def spend(self, stream: Stream, size: int) -> None:
+        """Take `size` bytes of a DATA frame from its stream's window."""
+        stream.receive_window -= size
         if stream.receive_window < 0:
             raise StreamProtocolError(
                 stream.id, Http2Code.FLOW_CONTROL_ERROR, "more data than the stream's window"
             )
+
+    def hold(self, stream: Stream, size: int, padding: int) -> None:
+        """Take a DATA frame of a stream that goes on: its bytes are kept, its padding is not."""
+        self.spend(stream, size + padding)
         stream.held += size
         self._held += size
         self._unfinished.add(size)

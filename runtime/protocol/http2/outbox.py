@@ -1,7 +1,7 @@
 """The sending half of a connection: frames in order, within the windows that the peer grants."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mcp2026.runtime.protocol.connections import SharedBytes
@@ -170,7 +170,7 @@ class Outbox:
             raise StreamProtocolError(stream.id, Http2Code.FLOW_CONTROL_ERROR, "the window exceeds 2^31 - 1")
         self._widen(stream, increment)
 
-    def peer_settings(self, settings: dict[int, int], streams: dict[int, Stream]) -> None:
+    def peer_settings(self, settings: dict[int, int], streams: Mapping[int, Stream]) -> None:
         """Follow what the peer says it takes."""
         self.max_frame = settings.get(frames.MAX_FRAME_SIZE, self.max_frame)
         table = settings.get(frames.HEADER_TABLE_SIZE)

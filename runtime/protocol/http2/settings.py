@@ -1,10 +1,53 @@
 """What each side of a connection says about itself (https://www.rfc-editor.org/rfc/rfc9113#section-6.5)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mcp2026.runtime.protocol.http2 import frames
 from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, Http2Code
 from mcp2026.runtime.protocol.http2.limits import Http2Limits
+from mcp2026.runtime.protocol.http2.outbox import Outbox
+from mcp2026.runtime.protocol.http2.stream import Stream
+
+
+class SettingsExchange:
+    """What the server and one client have said to each other."""
+
+    def __init__(
+        self,
+        limits: Http2Limits,
+        outbox: Outbox,
+        streams: Mapping[int, Stream],
+        extra: Mapping[int, int] | None = None,
+    ) -> None:
+        """Let the client's settings act on `outbox` and the open `streams`."""
+        self._limits = limits
+        self._outbox = outbox
+        self._streams = streams
+        self.extra = dict(extra or {})
+        """What the server says beyond RFC 9113: ids of 16 bits, values of 32."""
+        self.peer: dict[int, int] = {}
+        """All that the client has said, by id."""
+        self.on_peer: Callable[[dict[int, int]], None] | None = None
+        """Told of each SETTINGS frame of the client, after `peer` has changed."""
+
+    def start(self) -> None:
+        """Send the server's first frame."""
+        self._outbox.control(frames.settings_frame(own_settings(self._limits, self.extra)))
+
+    def send(self, settings: Mapping[int, int]) -> None:
+        """Send settings beyond RFC 9113 that have changed."""
+        self.extra.update(settings)
+        self._outbox.control(frames.settings_frame(settings))
+
+    def receive(self, payload: bytes) -> None:
+        """Take the client's settings and acknowledge them. Raises ConnectionProtocolError."""
+        settings = frames.read_settings(payload)
+        check_peer_settings(settings)
+        self.peer.update(settings)
+        self._outbox.peer_settings(settings, self._streams)
+        self._outbox.control(frames.frame(frames.SETTINGS, frames.ACK, 0))
+        if self.on_peer is not None:
+            self.on_peer(settings)
 
 
 def own_settings(limits: Http2Limits, extra: Mapping[int, int]) -> dict[int, int]:

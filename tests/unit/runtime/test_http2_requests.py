@@ -48,20 +48,20 @@ def test_the_first_frame_of_the_server_is_its_settings() -> None:
 def test_settings_are_acknowledged_and_kept_and_told() -> None:
     server = Server()
     told: list[dict[int, int]] = []
-    server.core.on_settings = told.append
+    server.core.settings.on_peer = told.append
     (ack,) = server.send(frames.settings_frame({0xF0B1: 5, frames.MAX_FRAME_SIZE: 20_000}))
     assert (ack.kind, ack.flags, ack.payload) == (frames.SETTINGS, frames.ACK, b"")
     server.send(frames.settings_frame({0xF0B1: 6}))
     assert told == [{0xF0B1: 5, frames.MAX_FRAME_SIZE: 20_000}, {0xF0B1: 6}]
-    assert server.core.peer_settings == {0xF0B1: 6, frames.MAX_FRAME_SIZE: 20_000}
+    assert server.core.settings.peer == {0xF0B1: 6, frames.MAX_FRAME_SIZE: 20_000}
 
 
 def test_settings_that_change_later_are_sent_alone() -> None:
     server = Server(extra_settings={0xF0B0: 7})
-    server.core.send_settings({0xF0B0: 8})
+    server.core.settings.send({0xF0B0: 8})
     (changed,) = server.sent()
     assert frames.read_settings(changed.payload) == {0xF0B0: 8}
-    assert server.core.extra_settings == {0xF0B0: 8}
+    assert server.core.settings.extra == {0xF0B0: 8}
 
 
 def test_a_request_without_a_body() -> None:
