@@ -1,7 +1,8 @@
 """Changes that all workers make, or none: prepared everywhere first, then committed everywhere.
 
 The parent makes one change at a time. A worker that ends during a change has no vote: the one that replaces
-it is started with what is served then.
+it is started with what is served then. What changes while it starts it is told when it has loaded, and until
+it has done that, too, no other change begins: it joins, however often clients change the models.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from mcp2026.api.serving import ServingConfig
-from mcp2026.runtime.changes import Change, LoadModel, RegisterRegion, UnloadModel, UnregisterRegion
+from mcp2026.runtime.changes import Change, LoadModel, UnloadModel
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.process.control import (
     Commit,
@@ -25,6 +26,7 @@ from mcp2026.runtime.process.control import (
     ToWorker,
     problem_of,
 )
+from mcp2026.runtime.process.served import Missed, Served
 
 
 class Voters(Protocol):
@@ -35,31 +37,6 @@ class Voters(Protocol):
 
     def tell(self, slot: int, message: ToWorker) -> None:
         """Send `message` to the worker in `slot`."""
-
-
-class Served:
-    """What every worker serves, or is about to; a worker that starts is given it whole."""
-
-    def __init__(self) -> None:
-        self.models: dict[str, ServingConfig] = {}
-        self.regions: dict[str, RegisterRegion] = {}
-        self.generation = 0
-        """Grows with every change: a worker that was started before it has missed it."""
-
-    def apply(self, step: Step) -> None:
-        """Take in a change that is about to be committed."""
-        self.generation += 1
-        match step:
-            case ServeModel(config):
-                self.models[config.model] = config
-            case UnloadModel(model):
-                self.models.pop(model, None)
-            case RegisterRegion():
-                self.regions[step.name] = step
-            case UnregisterRegion(None):
-                self.regions.clear()
-            case UnregisterRegion(str(name)):
-                self.regions.pop(name, None)
 
 
 class ChangeRounds:
@@ -90,6 +67,20 @@ class ChangeRounds:
                 return await self._rounds(await self._step(change))
             except RequestError as error:
                 return problem_of(error)
+
+    async def join(self, slot: int, missed: Missed, joined: Callable[[], None]) -> Problem | None:
+        """Have the worker in `slot`, which has just loaded, make up for what it missed; then call `joined`.
+
+        Returns why it could not. Cancel this when the worker ends.
+        """
+        async with self._one_at_a_time:
+            for step in self._served.steps(missed):
+                problem = await self._make_up(slot, step)
+                if problem is not None and isinstance(step, ServeModel):
+                    return problem  # a region's owner may have removed it since
+            self._served.forget(missed)
+            joined()
+            return None
 
     def voted(self, slot: int, vote: Prepared | Committed) -> None:
         """Take in what a worker said."""
@@ -122,9 +113,8 @@ class ChangeRounds:
         before = self._served.models.get(step.config.model) if isinstance(step, ServeModel) else None
         if isinstance(step, ServeModel):
             self._claim(step.config)
-        change_id = self._next_id
-        self._next_id += 1
-        problems = await self._round(change_id, Prepare(change_id, step))
+        change_id = self._new_id()
+        problems = await self._round(self._voters.loaded(), Prepare(change_id, step))
         if problems:
             for slot in self._voters.loaded():
                 self._voters.tell(slot, Discard(change_id))
@@ -135,20 +125,35 @@ class ChangeRounds:
             kept = _version_ids(step.config)
             self._retire(before.model, [one for one in _version_ids(before) if one not in kept])
         self._served.apply(step)
-        await self._round(change_id, Commit(change_id))
+        await self._round(self._voters.loaded(), Commit(change_id))
         return None
 
-    async def _round(self, change_id: int, message: Prepare | Commit) -> list[Problem]:
-        """Tell every worker, wait for all of them, and return the problems they had."""
+    async def _make_up(self, slot: int, step: Step) -> Problem | None:
+        change_id = self._new_id()
+        problems = await self._round([slot], Prepare(change_id, step))
+        if problems:
+            self._voters.tell(slot, Discard(change_id))
+            return problems[0]
+        await self._round([slot], Commit(change_id))
+        return None
+
+    async def _round(self, slots: list[int], message: Prepare | Commit) -> list[Problem]:
+        """Tell the workers in `slots`, wait for all of them, and return the problems they had."""
         loop = asyncio.get_running_loop()
-        keys = [(change_id, slot) for slot in self._voters.loaded()]
-        for key in keys:
-            self._votes[key] = loop.create_future()
-            self._voters.tell(key[1], message)
-        votes = [await self._votes[key] for key in keys]
-        for key in keys:
-            del self._votes[key]
+        keys = [(message.change_id, slot) for slot in slots]
+        try:
+            for key in keys:
+                self._votes[key] = loop.create_future()
+                self._voters.tell(key[1], message)
+            votes = [await self._votes[key] for key in keys]
+        finally:
+            for key in keys:
+                self._votes.pop(key, None)
         return [vote for vote in votes if vote is not None]
+
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id
 
 
 def _version_ids(config: ServingConfig) -> list[str]:

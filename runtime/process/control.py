@@ -98,12 +98,13 @@ class Changed(msgspec.Struct, tag="changed"):
 
 
 class Loaded(msgspec.Struct, tag="loaded"):
-    """The worker has loaded all versions."""
+    """The worker has loaded all that it was started with, but for what it said that it cannot."""
 
 
 class Failed(msgspec.Struct, tag="failed"):
-    """The worker cannot serve, and exits; the text is for the user."""
+    """The worker cannot load a model, and goes on with the others; the text is for the user."""
 
+    model: str
     message: str
 
 

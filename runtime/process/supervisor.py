@@ -25,7 +25,7 @@ from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, cr
 from mcp2026.runtime.model.sessions import values_of
 from mcp2026.runtime.model.sources import initial_models, model_to_load
 from mcp2026.runtime.process.addresses import Addresses, Listeners, url_host
-from mcp2026.runtime.process.change_rounds import ChangeRounds, Served
+from mcp2026.runtime.process.change_rounds import ChangeRounds
 from mcp2026.runtime.process.control import (
     Ask,
     Changed,
@@ -42,6 +42,7 @@ from mcp2026.runtime.process.control import (
     receive_from_worker,
     send,
 )
+from mcp2026.runtime.process.served import Missed, Served
 from mcp2026.runtime.process.sockets import PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
@@ -70,8 +71,8 @@ class _Slot:
     writer: asyncio.StreamWriter | None = None
     loaded: bool = False
     failures: int = 0
-    generation: int = 0
-    """Of what is served, when its worker was started."""
+    reason: str = ""
+    """Why its worker has to end."""
 
 
 @contextmanager
@@ -247,7 +248,7 @@ class Supervisor:
             slot.process = process = await asyncio.create_subprocess_exec(
                 *command, pass_fds=[*inherited, self._table], stdin=asyncio.subprocess.DEVNULL
             )
-        slot.generation = self._served.generation
+        missed = self._served.watch()
         start = Start(
             self._settings,
             slot.index,
@@ -265,14 +266,15 @@ class Supervisor:
         send(slot.writer, start)
         if self._health.phase is Phase.DRAINING:
             send(slot.writer, Drain())  # the others were told while this one was being started
-        reason = ""
+        slot.reason = ""
+        joining: asyncio.Task[None] | None = None
         while (message := await receive_from_worker(reader)) is not None:
             match message:
                 case Loaded():
-                    self._loaded(slot)
-                case Failed(text):
-                    reason = text
-                    break
+                    joining = asyncio.create_task(self._join(slot, missed))
+                case Failed(model, text):
+                    if model not in missed.models:  # else it is served no more, or by another configuration
+                        self._give_up(slot, text)
                 case Ask():
                     task = asyncio.create_task(self._change(slot, message))
                     self._asked.add(task)
@@ -281,20 +283,32 @@ class Supervisor:
                     self._changes.voted(slot.index, message)
         writer, slot.writer = slot.writer, None  # no change that begins from now on waits for this worker
         self._changes.ended(slot.index)
+        self._served.forget(missed)
+        if joining is not None:
+            joining.cancel()
         writer.close()
         status = await process.wait()
         slot.process = None
-        if reason:
-            return reason
+        if slot.reason:
+            return slot.reason
         if status < 0:
             return f"worker process {process.pid} was ended by {signal.Signals(-status).name}"
         return f"worker process {process.pid} ended with status {status}"
 
-    def _loaded(self, slot: _Slot) -> None:
-        if slot.generation != self._served.generation:
-            assert slot.process is not None
-            slot.process.kill()  # it loaded what is served no more; the next one is told what is
-            return
+    def _give_up(self, slot: _Slot, reason: str) -> None:
+        """End a worker that cannot serve what is served."""
+        assert slot.process is not None
+        slot.reason = slot.reason or reason
+        if slot.process.returncode is None:
+            slot.process.kill()
+
+    async def _join(self, slot: _Slot, missed: Missed) -> None:
+        """Let a worker that has loaded what was served at its start take part in all that comes."""
+        problem = await self._changes.join(slot.index, missed, lambda: self._joined(slot))
+        if problem is not None:
+            self._give_up(slot, problem.message)
+
+    def _joined(self, slot: _Slot) -> None:
         slot.loaded = True
         if self._health.phase in (Phase.SERVING, Phase.LAME_DUCK):
             assert slot.writer is not None

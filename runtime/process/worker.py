@@ -141,28 +141,27 @@ class Worker:
             self._metrics.worker_ready(ready=False)
         if not loading.done():
             os._exit(0)  # nothing was served yet, and a load cannot be stopped half-way
-        if loading.result():
-            await self._drain()
+        loading.result()
+        await self._drain()
         return 0
 
     def _load_model(self, config: ServingConfig) -> ServedModel:
         settings = self._settings
         return load_model(config, settings.threads or 1, settings.provider, self._metrics.version)
 
-    async def _load(self) -> bool:
+    async def _load(self) -> None:
         self._store.expect(config.model for config in self._start.models)
-        try:
-            for config in self._start.models:
+        for config in self._start.models:
+            try:
                 model = await self._loop.run_in_executor(None, self._load_model, config)
+            except (SettingsError, StartupError) as error:
+                send(self._writer, Failed(config.model, str(error)))
+            except Exception as error:
+                log.exception("loading failed")
+                send(self._writer, Failed(config.model, f"cannot load the model: {error}"))
+            else:
                 self._store.put(model)
                 self._service.serve(model)
-        except (SettingsError, StartupError) as error:
-            send(self._writer, Failed(str(error)))
-            return False
-        except Exception as error:
-            log.exception("loading failed")
-            send(self._writer, Failed(f"cannot load the model: {error}"))
-            return False
         gc.collect()
         gc.freeze()  # what is here stays, and need not be looked through again
         gc.set_threshold(COLLECTOR_THRESHOLD)
@@ -170,7 +169,6 @@ class Worker:
             with suppress(RequestError):  # its owner may have removed it since
                 self._regions.register(region.name, region.key, region.offset, region.byte_size)
         send(self._writer, Loaded())
-        return True
 
     async def _listen(self) -> None:
         watched = (self._limits, self._connections, self._loop)

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from mcp2026.api.serving import Batching, ServedVersion, ServingConfig, single_version
-from mcp2026.runtime.changes import LoadModel, RegisterRegion, UnloadModel, UnregisterRegion
+from mcp2026.runtime.changes import Change, LoadModel, RegisterRegion, UnloadModel, UnregisterRegion
 from mcp2026.runtime.errors import ErrorCode, RequestError
-from mcp2026.runtime.process.change_rounds import ChangeRounds, Served
+from mcp2026.runtime.process.change_rounds import ChangeRounds
 from mcp2026.runtime.process.control import (
     Commit,
     Committed,
@@ -17,21 +17,25 @@ from mcp2026.runtime.process.control import (
     Prepared,
     Problem,
     ServeModel,
+    Step,
     ToWorker,
 )
+from mcp2026.runtime.process.served import Missed, Served
 
 REGION = RegisterRegion("r", "/key", 0, 64)
 NO_SUCH_KEY = Problem(ErrorCode.INVALID_ARGUMENT, "no such key", "key")
 
 
 class Workers:
-    """Workers that answer at once, but for those that are told to fail or to die."""
+    """Workers that answer at once, but for those that are told to fail, to die or to say nothing."""
 
     def __init__(self, *slots: int, failing: tuple[int, ...] = (), dying: tuple[int, ...] = ()) -> None:
         self.slots = list(slots)
         self.failing = failing
         self.dying = dying
+        self.silent: tuple[int, ...] = ()
         self.told: list[tuple[int, ToWorker]] = []
+        self.news = asyncio.Event()
         self.rounds: ChangeRounds
 
     def loaded(self) -> list[int]:
@@ -39,10 +43,13 @@ class Workers:
 
     def tell(self, slot: int, message: ToWorker) -> None:
         self.told.append((slot, message))
+        self.news.set()
         loop = asyncio.get_running_loop()
         if slot in self.dying and slot in self.slots:
             self.slots.remove(slot)
             loop.call_soon(self.rounds.ended, slot)
+        elif slot in self.silent:
+            return
         elif isinstance(message, Prepare):
             problem = NO_SUCH_KEY if slot in self.failing else None
             loop.call_soon(self.rounds.voted, slot, Prepared(message.change_id, problem))
@@ -114,7 +121,7 @@ async def test_one_worker_that_cannot_leaves_all_as_they_were() -> None:
     assert await changes.make(REGION) == NO_SUCH_KEY
     assert workers.heard(Discard) == [0, 1, 2]
     assert workers.heard(Commit) == []
-    assert (served.regions, served.generation) == ({}, 0)
+    assert served.regions == {}
 
 
 @pytest.mark.parametrize("dying", [(0,), (1,), (0, 1)])
@@ -123,7 +130,6 @@ async def test_a_worker_that_ends_has_no_vote(dying: tuple[int, ...]) -> None:
     changes, served, _ = rounds(workers, {})
     assert await changes.make(REGION) is None
     assert served.regions == {"r": REGION}
-    assert served.generation == 1  # whoever replaces it was started before that, or knows the region
 
 
 async def test_an_unload_names_what_is_served_if_the_model_is_not() -> None:
@@ -149,3 +155,109 @@ async def test_changes_that_come_together_are_made_one_after_another() -> None:
     assert list(served.regions) == ["r0", "r1", "r2", "r4"]
     await changes.make(UnregisterRegion(None))
     assert served.regions == {}
+
+
+async def missing(*changed: Change) -> tuple[Workers, ChangeRounds, Served, Missed]:
+    """Return workers that served the models a and b and the region r before `changed`, which 9 has missed."""
+    workers = Workers(0)
+    repository = {name: msgspec.structs.replace(model("1"), model=name) for name in ("a", "b", "c")}
+    changes, served, _ = rounds(workers, repository)
+    for change in (LoadModel("a"), LoadModel("b"), REGION):
+        await changes.make(change)
+    missed = served.watch()
+    for change in changed:
+        await changes.make(change)
+    workers.told.clear()
+    workers.news.clear()
+    return workers, changes, served, missed
+
+
+@pytest.mark.parametrize(
+    ("changed", "made_up"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([LoadModel("c")], ["serve c 1"], id="a model more"),
+        pytest.param([UnloadModel("a")], ["unload a"], id="a model less"),
+        pytest.param(
+            [LoadModel("a")] * 3, ["serve a 4"], id="the same model again and again: its last state"
+        ),
+        pytest.param(
+            [UnloadModel("a"), LoadModel("a")], ["serve a 1"], id="gone and back: the file may differ"
+        ),
+        pytest.param([LoadModel("c"), UnloadModel("c")], ["unload c"], id="a model that came and went"),
+        pytest.param([RegisterRegion("s", "/s", 0, 1)], ["forget s", "region s /s"], id="a region more"),
+        pytest.param([UnregisterRegion("r")], ["forget r"], id="a region less"),
+        pytest.param([UnregisterRegion(None)], ["forget r"], id="all regions gone"),
+        pytest.param(
+            [UnregisterRegion(None), RegisterRegion("r", "/other", 0, 1)],
+            ["forget r", "region r /other"],
+            id="a region of the same name",
+        ),
+    ],
+)
+async def test_a_worker_makes_up_for_what_changed_while_it_started(
+    changed: list[Change], made_up: list[str]
+) -> None:
+    workers, changes, _, missed = await missing(*changed)
+    joined: list[int] = []
+    assert await changes.join(9, missed, lambda: joined.append(9)) is None
+    assert joined == [9]
+    assert {slot for slot, _ in workers.told} <= {9}
+    assert [_text(message.step) for _, message in workers.told if isinstance(message, Prepare)] == made_up
+    assert len(workers.heard(Commit)) == len(made_up)
+
+
+async def test_no_change_comes_between_the_last_step_and_joining() -> None:
+    workers, changes, _, missed = await missing(LoadModel("c"))
+    steps: list[str] = []
+
+    def joined() -> None:
+        steps.append("joined")
+        workers.slots.append(9)
+
+    both = asyncio.gather(changes.join(9, missed, joined), changes.make(UnloadModel("a")))
+    assert await both == [None, None]
+    last = [
+        _text(message.step) for slot, message in workers.told if slot == 9 and isinstance(message, Prepare)
+    ]
+    assert last == ["serve c 1", "unload a"]
+    assert not missed.regions
+    assert missed.models == {"c"}  # who has joined misses nothing
+
+
+async def test_a_region_whose_owner_has_gone_keeps_no_worker_from_joining() -> None:
+    workers, changes, _, missed = await missing(RegisterRegion("s", "/s", 0, 1))
+    workers.failing = (9,)
+    joined: list[int] = []
+    assert await changes.join(9, missed, lambda: joined.append(9)) is None
+    assert joined == [9]
+    assert workers.heard(Discard) == [9, 9]
+
+
+async def test_a_model_that_cannot_be_loaded_keeps_its_worker_out() -> None:
+    workers, changes, _, missed = await missing(LoadModel("c"))
+    workers.failing = (9,)
+    assert await changes.join(9, missed, lambda: pytest.fail("it has joined")) == NO_SUCH_KEY
+
+
+async def test_a_worker_that_ends_while_it_joins_holds_up_no_change() -> None:
+    workers, changes, _, missed = await missing(LoadModel("c"))
+    workers.silent = (9,)
+    joining = asyncio.create_task(changes.join(9, missed, lambda: pytest.fail("it has joined")))
+    await workers.news.wait()
+    changes.ended(9)
+    joining.cancel()
+    assert await changes.make(UnloadModel("a")) is None
+    assert joining.cancelled()
+
+
+def _text(step: Step) -> str:
+    match step:
+        case ServeModel(config):
+            return f"serve {config.model} {config.revision}"
+        case UnloadModel(name):
+            return f"unload {name}"
+        case RegisterRegion(name, key):
+            return f"region {name} {key}"
+        case UnregisterRegion(name):
+            return f"forget {name}"

@@ -1,0 +1,76 @@
+"""What every worker serves, and what a worker that is still starting has missed of it."""
+
+from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.changes import RegisterRegion, UnloadModel, UnregisterRegion
+from mcp2026.runtime.process.control import ServeModel, Step
+
+
+class Missed:
+    """What was changed since a worker was started, by name: it learns of it when it has loaded the rest."""
+
+    def __init__(self) -> None:
+        self.models: set[str] = set()
+        self.regions: set[str] = set()
+
+
+class Served:
+    """What every worker serves, or is about to; a worker that starts is given it whole."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, ServingConfig] = {}
+        self.regions: dict[str, RegisterRegion] = {}
+        self._starting: list[Missed] = []
+
+    def watch(self) -> Missed:
+        """Return what notes all changes from now on, for a worker that is given what is served now."""
+        missed = Missed()
+        self._starting.append(missed)
+        return missed
+
+    def forget(self, missed: Missed) -> None:
+        """Note nothing more in `missed`: its worker has joined the others, or has ended."""
+        if missed in self._starting:
+            self._starting.remove(missed)
+
+    def apply(self, step: Step) -> None:
+        """Take in a change that is about to be committed."""
+        models, regions = self._touched(step)
+        for missed in self._starting:
+            missed.models |= models
+            missed.regions |= regions
+        match step:
+            case ServeModel(config):
+                self.models[config.model] = config
+            case UnloadModel(model):
+                self.models.pop(model, None)
+            case RegisterRegion():
+                self.regions[step.name] = step
+            case UnregisterRegion(None):
+                self.regions.clear()
+            case UnregisterRegion(str(name)):
+                self.regions.pop(name, None)
+
+    def steps(self, missed: Missed) -> list[Step]:
+        """Return what a worker has to do that has missed this: one step a model, however often it changed."""
+        steps: list[Step] = []
+        for name in sorted(missed.models):
+            config = self.models.get(name)
+            steps.append(UnloadModel(name) if config is None else ServeModel(config))
+        for name in sorted(missed.regions):
+            steps.append(UnregisterRegion(name))
+            if name in self.regions:
+                steps.append(self.regions[name])
+        return steps
+
+    def _touched(self, step: Step) -> tuple[set[str], set[str]]:
+        """Return the names of the models and the regions that `step` changes."""
+        match step:
+            case ServeModel(config):
+                return {config.model}, set()
+            case UnloadModel(model):
+                return {model}, set()
+            case UnregisterRegion(None):
+                return set(), set(self.regions)
+            case RegisterRegion(name) | UnregisterRegion(str(name)):
+                return set(), {name}
+        raise AssertionError(step)
