@@ -65,8 +65,8 @@ generate: setup links ## Write what is generated: contracts, the chart's CRDs, r
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.device_plugin.kubelet.generate
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.model.triton.generate
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.protocol.open_inference.generate
-	@cp crds/*.yaml deploy/helm/mcp2026/crds/
 	@$(BIN)/python -m tools.reference
+	@cp crds/*.yaml deploy/helm/mcp2026/crds/
 
 wheels: setup ## Collect the wheels of the container image into build/wheels
 	@$(BIN)/python deploy/images/build_wheels.py

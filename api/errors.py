@@ -33,8 +33,9 @@ class InvalidResourceError(ApiError):
 class TransitionRefusedError(ApiError):
     """The life cycle allows no such step from this phase, or its guard does not hold."""
 
-    def __init__(self, phase: str, event: str, reason: str) -> None:
-        super().__init__(f"{event} refused in phase {phase}: {reason}")
+    def __init__(self, phase: str, event: str, reason: str, problem: str) -> None:
+        super().__init__(f"{event} refused in phase {phase}: {problem}")
         self.phase = phase
         self.event = event
         self.reason = reason
+        """A `RefusalReason`."""

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,16 @@ def apply(cluster: Cluster, name: str, **spec: Any) -> dict[str, Any]:
     return stored
 
 
-def set_phase(cluster: Cluster, name: str, phase: str | None) -> list[str]:
-    status = json.dumps({"status": {"phase": phase}})
-    return ["patch", "inferencemodel", name, "--subresource=status", "--type=merge", "-p", status]
+def set_status(name: str, **status: Any) -> list[str]:
+    patch = json.dumps({"status": status})
+    return ["patch", "inferencemodel", name, "--subresource=status", "--type=merge", "-p", patch]
+
+
+def recorded(start: str, end: str, event: str | None = None) -> dict[str, Any]:
+    """A status that moves from `start` to `end` and says by which event."""
+    event = event or EVENT_OF.get((start, end), "ResourceAllocated")
+    step = {"event": event, "from": start, "to": end, "time": "2026-01-01T00:00:00Z"}
+    return {"phase": end, "transitions": [step]}
 
 
 def test_each_bad_example_has_its_message_here() -> None:
@@ -197,12 +205,12 @@ def test_models_are_listed_by_get_all(cluster: Cluster) -> None:
     assert "inferencemodel.mcp2026.io/listed" in cluster.kubectl("-n", NAMESPACE, "get", "all", "-o", "name")
 
 
-ALLOWED = [
-    ("Pending", "Running"),
-    ("Running", "Succeeded"),
-    ("Running", "Failed"),
-    ("Succeeded", "Completed"),
-]
+EVENT_OF = {
+    ("Pending", "Running"): "ResourceAllocated",
+    ("Running", "Succeeded"): "ExitCodeReported",
+    ("Running", "Failed"): "ExitCodeReported",
+    ("Succeeded", "Completed"): "DataSynced",
+}
 WAY = {
     "Pending": ["Pending"],
     "Running": ["Pending", "Running"],
@@ -212,22 +220,40 @@ WAY = {
 }
 
 
+def bring_to(cluster: Cluster, name: str, phase: str) -> None:
+    apply(cluster, name)
+    cluster.kubectl("-n", NAMESPACE, *set_status(name, phase="Pending"))
+    for start, end in pairwise(WAY[phase]):
+        cluster.kubectl("-n", NAMESPACE, *set_status(name, **recorded(start, end)))
+
+
 @pytest.mark.parametrize("start", WAY)
 def test_the_api_server_refuses_every_jump_of_the_phase(cluster: Cluster, start: str) -> None:
     name = f"phase-{start.lower()}"
-    apply(cluster, name)
-    for phase in WAY[start]:
-        cluster.kubectl("-n", NAMESPACE, *set_phase(cluster, name, phase))
+    bring_to(cluster, name, start)
     for end in WAY:
-        if end != start and (start, end) not in ALLOWED:
-            assert "status.phase" in refused(cluster, *set_phase(cluster, name, end)), end
-    assert "cannot be removed" in refused(cluster, *set_phase(cluster, name, None))
-    cluster.kubectl("-n", NAMESPACE, *set_phase(cluster, name, start))
+        if end != start and (start, end) not in EVENT_OF:
+            assert "status.phase" in refused(cluster, *set_status(name, **recorded(start, end))), end
+    assert "cannot be removed" in refused(cluster, *set_status(name, phase=None))
+    cluster.kubectl("-n", NAMESPACE, *set_status(name, phase=start))
+
+
+@pytest.mark.parametrize(("start", "end"), EVENT_OF)
+def test_the_api_server_refuses_a_phase_that_moves_without_its_event(
+    cluster: Cluster, start: str, end: str
+) -> None:
+    name = f"event-{end.lower()}"
+    bring_to(cluster, name, start)
+    words = "a phase moves by an event alone"
+    assert words in refused(cluster, *set_status(name, phase=end))
+    assert words in refused(cluster, *set_status(name, **recorded(start, end, "Reconciled")))
+    swapped = {**recorded(end, start), "phase": end}
+    assert words in refused(cluster, *set_status(name, **swapped))
 
 
 def test_a_life_begins_with_pending(cluster: Cluster) -> None:
     apply(cluster, "newborn")
-    assert "allowed: first Pending" in refused(cluster, *set_phase(cluster, "newborn", "Running"))
+    assert "allowed: first Pending" in refused(cluster, *set_status("newborn", phase="Running"))
 
 
 def test_a_topology_is_stored_as_the_device_plugin_writes_it(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tools.reference import PAGES, page
+from tools.reference.life_cycle import PAGE, life_cycle_page
 from tools.reference.resource_page import DOCS
 
 
@@ -16,3 +17,7 @@ def test_the_page_of_inferencemodel_names_ranges_defaults_and_rules() -> None:
     assert "| `batching.maxBatchSize` | integer, 4 to 128 | `32` |" in text
     assert "| `versions[].uri` |" in text
     assert "weights that sum to 100" in text
+
+
+def test_the_page_of_the_life_cycle_is_what_its_table_gives() -> None:
+    assert PAGE.read_text(encoding="utf-8") == life_cycle_page(), "run `make generate`"
