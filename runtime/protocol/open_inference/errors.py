@@ -27,6 +27,9 @@ WIRE: dict[ErrorCode, tuple[int, GrpcCode]] = {
 }
 """HTTP status and gRPC status. As in Triton, a deadline that passes in the queue is 503."""
 
+INTERNAL = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
+"""What a caller is told of an exception that nobody expected."""
+
 
 def text_of(error: RequestError) -> str:
     """Return the one sentence that clients show."""

@@ -10,10 +10,8 @@ from google.protobuf.message import DecodeError, Message
 
 from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
-from mcp2026.runtime.health import Health
-from mcp2026.runtime.inference import Call, InferenceService
+from mcp2026.runtime.inference import Call
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
-from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.service import (
     CallHead,
@@ -25,10 +23,11 @@ from mcp2026.runtime.protocol.grpc.service import (
     UnaryMethod,
 )
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
-from mcp2026.runtime.protocol.open_inference.administration import Administration, Changed
+from mcp2026.runtime.protocol.open_inference.administration import Changed
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
 from mcp2026.runtime.protocol.open_inference.documents import Document
-from mcp2026.runtime.protocol.open_inference.errors import error_reply
+from mcp2026.runtime.protocol.open_inference.endpoint import Endpoint
+from mcp2026.runtime.protocol.open_inference.errors import INTERNAL, error_reply
 from mcp2026.runtime.protocol.open_inference.grpc_answers import GrpcAnswers
 from mcp2026.runtime.protocol.open_inference.grpc_codec import (
     Inference,
@@ -37,14 +36,11 @@ from mcp2026.runtime.protocol.open_inference.grpc_codec import (
     encode_infer,
 )
 from mcp2026.runtime.protocol.open_inference.grpc_stream import InferStream
-from mcp2026.runtime.protocol.open_inference.requests import InferRequest, Limits
-from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
+from mcp2026.runtime.protocol.open_inference.requests import InferRequest
 
 log = logging.getLogger(__name__)
 
 SERVICE = "/inference.GRPCInferenceService/"
-
-_INTERNAL = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
 
 # Annotations of inner functions are evaluated at every call: they are plain names, which cost nothing.
 _Parts = list[Buffer]
@@ -53,29 +49,13 @@ _Ask = Callable[[Any], Message]
 _Change = Callable[[Any, Changed], None]
 
 
-class OpenInferenceService:
+class OpenInferenceService(Endpoint):
     """The methods, by path. Satisfies `GrpcService`."""
 
-    def __init__(
-        self,
-        health: Health,
-        metrics: RuntimeMetrics,
-        service: InferenceService,
-        store: ModelStore,
-        regions: SharedMemoryRegions,
-        administration: Administration,
-        limits: Limits,
-    ) -> None:
-        self._health = health
-        self._metrics = metrics
-        self._service = service
-        self._store = store
-        self._regions = regions
-        self._administration = administration
-        self._limits = limits
+    def __post_init__(self) -> None:
+        """Put the methods in place."""
+        super().__post_init__()
         self._known = KnownMessages()
-        self._failures = metrics.version()
-        """Counts requests that failed before their model was known."""
         pb = messages
         asks: dict[str, tuple[type[Message], _Ask]] = {
             "ServerLive": (pb.ServerLiveRequest, self._server_live),
@@ -117,9 +97,9 @@ class OpenInferenceService:
         }
         self._unary: dict[str, UnaryMethod] = {
             SERVICE + "ModelInfer": self._infer,
-            **{SERVICE + name: _answering(form, ask, metrics) for name, (form, ask) in asks.items()},
+            **{SERVICE + name: _answering(form, ask, self.metrics) for name, (form, ask) in asks.items()},
             **{
-                SERVICE + name: _changing(form, answer, change, metrics)
+                SERVICE + name: _changing(form, answer, change, self.metrics)
                 for name, (form, answer, change) in changes.items()
             },
         }
@@ -128,7 +108,7 @@ class OpenInferenceService:
     @property
     def closing(self) -> bool:
         """Connections should end when their calls are done."""
-        return self._health.leaving
+        return self.health.leaving
 
     def unary(self, path: str) -> UnaryMethod | None:
         """Return the unary method at `path`."""
@@ -148,7 +128,7 @@ class OpenInferenceService:
         try:
             inference = Inference(content, self._known)
         except RequestError as error:
-            self._failures.failed(error.code)
+            self.failures.failed(error.code)
             respond(error_reply(error))
             return None
         return self._submit(
@@ -156,7 +136,7 @@ class OpenInferenceService:
         )
 
     def _stream(self, head: CallHead, outbound: Outbound) -> Inbound:
-        return InferStream(self._submit, self._known, self._failures, head, outbound)
+        return InferStream(self._submit, self._known, self.failures, head, outbound)
 
     def _submit(
         self,
@@ -169,18 +149,18 @@ class OpenInferenceService:
     ) -> Cancel | None:
         """Give one request to the engine. Never raises."""
         arrived_ns = time.monotonic_ns()
-        counters = self._failures
+        counters = self.failures
         try:
             names = self._known.names(inference)
-            model = self._store.model(names[0])
+            model = self.store.model(names[0])
             counters = model.metrics
             version = model.version(names[1])
             request = decode_infer(
                 inference,
                 head.metadata,
                 version,
-                self._regions,
-                self._limits,
+                self.regions,
+                self.limits,
                 model.config.priorities.levels,
                 self._known,
             )
@@ -191,12 +171,12 @@ class OpenInferenceService:
         except Exception:
             log.exception("an inference request failed")
             counters.failed(ErrorCode.INTERNAL)
-            fail(_INTERNAL)
+            fail(INTERNAL)
             return None
         timeout_ns = request.wanted.timeout_ns
         if head.timeout_ns is not None:
             timeout_ns = min(timeout_ns, head.timeout_ns)
-        return self._service.submit(
+        return self.service.submit(
             _GrpcCall(
                 version,
                 request.inputs,
@@ -218,59 +198,59 @@ class OpenInferenceService:
         return messages.ServerLiveResponse(live=True)
 
     def _server_ready(self, _request: Any) -> Message:
-        return messages.ServerReadyResponse(ready=self._health.ready)
+        return messages.ServerReadyResponse(ready=self.health.ready)
 
     def _model_ready(self, request: Any) -> Message:
-        ready = not self._health.leaving and self._administration.ready(request.name, request.version or None)
+        ready = not self.health.leaving and self.administration.ready(request.name, request.version or None)
         return messages.ModelReadyResponse(ready=ready)
 
     def _server_metadata(self, _request: Any) -> Message:
-        return ParseDict(self._administration.server(), messages.ServerMetadataResponse())
+        return ParseDict(self.administration.server(), messages.ServerMetadataResponse())
 
     def _model_metadata(self, request: Any) -> Message:
-        document = self._administration.metadata(request.name, request.version or None)
+        document = self.administration.metadata(request.name, request.version or None)
         return ParseDict(document, messages.ModelMetadataResponse())
 
     def _model_config(self, request: Any) -> Message:
-        document = self._administration.config(request.name, request.version or None)
+        document = self.administration.config(request.name, request.version or None)
         return ParseDict({"config": document}, messages.ModelConfigResponse())
 
     def _model_statistics(self, request: Any) -> Message:
-        document = self._administration.statistics(request.name or None, request.version or None)
+        document = self.administration.statistics(request.name or None, request.version or None)
         return ParseDict(document, messages.ModelStatisticsResponse())
 
     # --- the repository
 
     def _index(self, request: Any) -> Message:
         return ParseDict(
-            {"models": self._administration.index(ready_only=request.ready)},
+            {"models": self.administration.index(ready_only=request.ready)},
             messages.RepositoryIndexResponse(),
         )
 
     def _load(self, request: Any, changed: Changed) -> None:
-        self._administration.load(request.model_name, request.parameters, changed)
+        self.administration.load(request.model_name, request.parameters, changed)
 
     def _unload(self, request: Any, changed: Changed) -> None:
-        self._administration.unload(request.model_name, changed)
+        self.administration.unload(request.model_name, changed)
 
     # --- shared memory
 
     def _system_status(self, request: Any) -> Message:
-        regions = self._administration.regions(request.name or None)
+        regions = self.administration.regions(request.name or None)
         return ParseDict(_by_name(regions), messages.SystemSharedMemoryStatusResponse())
 
     def _system_register(self, request: Any, changed: Changed) -> None:
-        self._administration.register(request.name, request.key, request.offset, request.byte_size, changed)
+        self.administration.register(request.name, request.key, request.offset, request.byte_size, changed)
 
     def _system_unregister(self, request: Any, changed: Changed) -> None:
-        self._administration.unregister(request.name or None, changed)
+        self.administration.unregister(request.name or None, changed)
 
     def _cuda_status(self, request: Any) -> Message:
-        regions = self._administration.cuda_regions(request.name or None)
+        regions = self.administration.cuda_regions(request.name or None)
         return ParseDict(_by_name(regions), messages.CudaSharedMemoryStatusResponse())
 
     def _cuda_register(self, _request: Any) -> Message:
-        self._administration.register_cuda()
+        self.administration.register_cuda()
         return messages.CudaSharedMemoryRegisterResponse()
 
     def _cuda_unregister(self, _request: Any) -> Message:
@@ -279,7 +259,7 @@ class OpenInferenceService:
     # --- settings
 
     def _trace(self, request: Any) -> Message:
-        settings = self._administration.trace_settings(request.settings, request.model_name)
+        settings = self.administration.trace_settings(request.settings, request.model_name)
         return ParseDict(
             {
                 "settings": {
@@ -291,7 +271,7 @@ class OpenInferenceService:
         )
 
     def _log_settings(self, request: Any) -> Message:
-        settings = self._administration.log_settings(request.settings)
+        settings = self.administration.log_settings(request.settings)
         kinds = {bool: "bool_param", int: "uint32_param", str: "string_param"}
         return ParseDict(
             {"settings": {name: {kinds[type(value)]: value} for name, value in settings.items()}},
@@ -323,7 +303,7 @@ def _answering(form: type[Message], ask: _Ask, metrics: RuntimeMetrics) -> Unary
         except Exception:
             log.exception("%s failed", form.DESCRIPTOR.name)
             metrics.version().failed(ErrorCode.INTERNAL)
-            reply = error_reply(_INTERNAL)
+            reply = error_reply(INTERNAL)
         respond(reply)
 
     return method
@@ -343,7 +323,7 @@ def _changing(
         except Exception:
             log.exception("%s failed", form.DESCRIPTOR.name)
             metrics.version().failed(ErrorCode.INTERNAL)
-            respond(error_reply(_INTERNAL))
+            respond(error_reply(INTERNAL))
 
     return method
 

@@ -11,21 +11,18 @@ import msgspec
 
 from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
-from mcp2026.runtime.health import Health
-from mcp2026.runtime.inference import Call, InferenceService
-from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
-from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.inference import Call
 from mcp2026.runtime.protocol.exchange import Cancel, RequestHead, Respond, Response
-from mcp2026.runtime.protocol.open_inference.administration import Administration, Changed
+from mcp2026.runtime.protocol.open_inference.administration import Changed
 from mcp2026.runtime.protocol.open_inference.compression import (
     AT_ONCE,
     ENCODINGS,
     SMALLEST,
     accepted,
-    decompress,
     encoding_of,
 )
-from mcp2026.runtime.protocol.open_inference.errors import error_response, error_text
+from mcp2026.runtime.protocol.open_inference.endpoint import Endpoint
+from mcp2026.runtime.protocol.open_inference.errors import INTERNAL, error_response, error_text
 from mcp2026.runtime.protocol.open_inference.http_answers import HttpAnswers
 from mcp2026.runtime.protocol.open_inference.http_codec import (
     compressed,
@@ -34,18 +31,16 @@ from mcp2026.runtime.protocol.open_inference.http_codec import (
     misfit,
 )
 from mcp2026.runtime.protocol.open_inference.http_plans import HttpPlans
+from mcp2026.runtime.protocol.open_inference.packed_bodies import PackedBodies
 from mcp2026.runtime.protocol.open_inference.parameters import Value
 from mcp2026.runtime.protocol.open_inference.paths import ROOT, PathTable, Resource, Target
-from mcp2026.runtime.protocol.open_inference.requests import InferRequest, Limits
-from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
+from mcp2026.runtime.protocol.open_inference.requests import InferRequest
 
 log = logging.getLogger(__name__)
 
 _Handler = Callable[[Target, RequestHead, bytes, Respond], Cancel | None]
 
 _EMPTY = Response(200, b"")
-_MOST_PACKED = 256 * 1024 * 1024
-"""Bytes of compressed bodies that wait for a thread."""
 
 
 class _LoadDocument(msgspec.Struct):
@@ -65,32 +60,15 @@ class _RegisterDocument(msgspec.Struct):
 _Settings = dict[str, Value | list[str] | None]
 
 
-class OpenInferenceApi:
+class OpenInferenceApi(Endpoint):
     """Answers the requests whose path begins with /v2."""
 
-    def __init__(
-        self,
-        health: Health,
-        metrics: RuntimeMetrics,
-        service: InferenceService,
-        store: ModelStore,
-        regions: SharedMemoryRegions,
-        administration: Administration,
-        limits: Limits,
-    ) -> None:
-        self._health = health
-        self._metrics = metrics
-        self._service = service
-        self._store = store
-        self._regions = regions
-        self._administration = administration
-        self._limits = limits
+    def __post_init__(self) -> None:
+        """Open the paths."""
+        super().__post_init__()
         self._paths = PathTable()
         self._known = HttpPlans()
-        self._failures = metrics.version()
-        """Counts requests that failed before their model was known."""
-        self._packed_bytes = 0
-        """Of bodies that wait to be decompressed."""
+        self._packed = PackedBodies(self.limits.max_tensor_bytes)
         self._routes: dict[Resource, dict[str, _Handler]] = {
             Resource.SERVER: {"GET": self._server},
             Resource.LIVE: {"GET": self._live},
@@ -130,9 +108,9 @@ class OpenInferenceApi:
             )
             return error_response(error, ((b"allow", ", ".join(verbs).encode()),))
         length = head.headers.get(b"content-length", b"")
-        if length.isdigit() and int(length) > self._limits.max_tensor_bytes:
+        if length.isdigit() and int(length) > self.limits.max_tensor_bytes:
             # Connections refuse it too, but not in words that clients of this protocol can read.
-            limit = self._limits.max_tensor_bytes
+            limit = self.limits.max_tensor_bytes
             error = RequestError(ErrorCode.BODY_TOO_LARGE, f"the body is larger than {limit} bytes")
             return error_response(error)
         encoding = head.headers.get(b"content-encoding")
@@ -154,7 +132,12 @@ class OpenInferenceApi:
         encoding = encoding_of(head.headers[b"content-encoding"])
         if encoding is None:
             return self._serve(head, body, respond)
-        return self._decompress(head, body, encoding, respond)
+
+        def fail(error: RequestError) -> None:
+            self.failures.failed(error.code)
+            respond(error_response(error))
+
+        return self._packed.unpack(body, encoding, lambda content: self._serve(head, content, respond), fail)
 
     def _serve(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         try:
@@ -171,63 +154,25 @@ class OpenInferenceApi:
 
     def _broke(self, respond: Respond) -> None:
         """Answer for an exception that nobody expected."""
-        self._failures.failed(ErrorCode.INTERNAL)
-        respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
-
-    def _decompress(self, head: RequestHead, body: bytes, encoding: str, respond: Respond) -> Cancel | None:
-        """Serve a request when its body is decompressed."""
-        limit = self._limits.max_tensor_bytes
-        if len(body) <= AT_ONCE:
-            try:
-                content = decompress(body, encoding, limit)
-            except RequestError as error:
-                self._failures.failed(error.code)
-                respond(error_response(error))
-                return None
-            return self._serve(head, content, respond)
-        if self._packed_bytes + len(body) > _MOST_PACKED:
-            self._failures.failed(ErrorCode.QUEUE_FULL)
-            respond(
-                error_response(RequestError(ErrorCode.QUEUE_FULL, "too many compressed bodies wait already"))
-            )
-            return None
-        self._packed_bytes += len(body)
-        waiting = _Waiting()
-
-        def served(work: asyncio.Future[bytes]) -> None:
-            self._packed_bytes -= len(body)
-            error = work.exception()
-            if waiting.gone:
-                return
-            if error is None:
-                waiting.cancel = self._serve(head, work.result(), respond)
-                return
-            if not isinstance(error, RequestError):
-                log.error("a body could not be decompressed", exc_info=error)
-                error = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
-            self._failures.failed(error.code)
-            respond(error_response(error))
-
-        loop = asyncio.get_running_loop()
-        loop.run_in_executor(None, decompress, body, encoding, limit).add_done_callback(served)
-        return waiting.leave
+        self.failures.failed(ErrorCode.INTERNAL)
+        respond(error_response(INTERNAL))
 
     # --- inference
 
     def _infer(self, target: Target, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         arrived_ns = time.monotonic_ns()
         assert target.name is not None
-        counters = self._failures
+        counters = self.failures
         try:
-            model = self._store.model(target.name)
+            model = self.store.model(target.name)
             counters = model.metrics
             version = model.version(target.version)
             request = decode_infer(
                 body,
                 head.headers,
                 version,
-                self._regions,
-                self._limits,
+                self.regions,
+                self.limits,
                 model.config.priorities.levels,
                 self._known,
             )
@@ -240,7 +185,7 @@ class OpenInferenceApi:
             self._broke(respond)
             return None
         wanted = request.wanted
-        return self._service.submit(
+        return self.service.submit(
             _HttpCall(
                 version,
                 request.inputs,
@@ -258,73 +203,73 @@ class OpenInferenceApi:
     # --- server and models
 
     def _server(self, _target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        respond(_json(self._administration.server()))
+        respond(_json(self.administration.server()))
 
     def _live(self, _target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         respond(_EMPTY)
 
     def _ready(self, _target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        if self._health.ready:
+        if self.health.ready:
             respond(_EMPTY)
         else:
-            respond(error_text(503 if self._health.leaving else 400, f"the server is {self._health.phase}"))
+            respond(error_text(503 if self.health.leaving else 400, f"the server is {self.health.phase}"))
 
     def _model_ready(self, target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         assert target.name is not None
-        if self._health.leaving:
-            respond(error_text(503, f"the server is {self._health.phase}"))
-        elif self._administration.ready(target.name, target.version):
+        if self.health.leaving:
+            respond(error_text(503, f"the server is {self.health.phase}"))
+        elif self.administration.ready(target.name, target.version):
             respond(_EMPTY)
         else:
             respond(error_text(400, f"model {target.name[:64]!r} is not ready"))
 
     def _metadata(self, target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         assert target.name is not None
-        respond(_json(self._administration.metadata(target.name, target.version)))
+        respond(_json(self.administration.metadata(target.name, target.version)))
 
     def _config(self, target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         assert target.name is not None
-        respond(_json(self._administration.config(target.name, target.version)))
+        respond(_json(self.administration.config(target.name, target.version)))
 
     def _statistics(self, target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        respond(_json(self._administration.statistics(target.name, target.version)))
+        respond(_json(self.administration.statistics(target.name, target.version)))
 
     # --- the repository
 
     def _index(self, _target: Target, _head: RequestHead, body: bytes, respond: Respond) -> None:
         document = _decode(body, _IndexDocument)
-        respond(_json(self._administration.index(ready_only=document.ready)))
+        respond(_json(self.administration.index(ready_only=document.ready)))
 
     def _load(self, target: Target, _head: RequestHead, body: bytes, respond: Respond) -> None:
         assert target.name is not None
         document = _decode(body, _LoadDocument)
-        self._administration.load(target.name, document.parameters, _told(respond))
+        self.administration.load(target.name, document.parameters, _told(respond))
 
     def _unload(self, target: Target, _head: RequestHead, body: bytes, respond: Respond) -> None:
         assert target.name is not None
         _decode(body, _LoadDocument)
-        self._administration.unload(target.name, _told(respond))
+        self.administration.unload(target.name, _told(respond))
 
     # --- shared memory
 
     def _system_status(self, target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        respond(_json(self._administration.regions(target.name)))
+        respond(_json(self.administration.regions(target.name)))
 
     def _system_register(self, target: Target, _head: RequestHead, body: bytes, respond: Respond) -> None:
         assert target.name is not None
         document = _decode(body, _RegisterDocument)
-        self._administration.register(
+        self.administration.register(
             target.name, document.key, document.offset, document.byte_size, _told(respond)
         )
 
     def _system_unregister(self, target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        self._administration.unregister(target.name, _told(respond))
+        self.administration.unregister(target.name, _told(respond))
 
     def _cuda_status(self, target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        respond(_json(self._administration.cuda_regions(target.name)))
+        respond(_json(self.administration.cuda_regions(target.name)))
 
     def _cuda_register(self, _target: Target, _head: RequestHead, _body: bytes, _respond: Respond) -> None:
-        self._administration.register_cuda()
+        self.administration.register_cuda()
 
     def _cuda_unregister(self, _target: Target, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         respond(_EMPTY)
@@ -332,10 +277,10 @@ class OpenInferenceApi:
     # --- settings
 
     def _trace(self, target: Target, _head: RequestHead, body: bytes, respond: Respond) -> None:
-        respond(_json(self._administration.trace_settings(_decode(body, _Settings), target.name)))
+        respond(_json(self.administration.trace_settings(_decode(body, _Settings), target.name)))
 
     def _logging(self, _target: Target, _head: RequestHead, body: bytes, respond: Respond) -> None:
-        respond(_json(self._administration.log_settings(_decode(body, _Settings))))
+        respond(_json(self.administration.log_settings(_decode(body, _Settings))))
 
 
 class _HttpCall(Call):
@@ -354,22 +299,6 @@ class _HttpCall(Call):
 
     def fail(self, error: RequestError) -> None:
         self.respond(error_response(error))
-
-
-class _Waiting:
-    """A request whose body is not decompressed yet."""
-
-    __slots__ = ("cancel", "gone")
-
-    def __init__(self) -> None:
-        self.gone = False
-        self.cancel: Cancel | None = None
-
-    def leave(self) -> None:
-        """The caller has gone."""
-        self.gone = True
-        if self.cancel is not None:
-            self.cancel()
 
 
 def _respond_compressed(response: Response, encoding: str, respond: Respond) -> None:
