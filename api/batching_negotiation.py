@@ -5,8 +5,11 @@ request, and gRPC metadata of the same name. Batching is active only where both 
 then a batch leaves as soon as it has `min_size` rows or its first request has waited `max_delay_ms`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+
+from mcp2026.api.names import BATCH_CAPABLE_HEADER, BATCHING_HEADER
 
 SETTINGS_DYNAMIC_BATCHING: Final = 0xF0B0
 SETTINGS_MAX_BATCH_DELAY_MS: Final = 0xF0B1
@@ -17,6 +20,15 @@ MAX_DELAY_MS: Final = 65_535
 MAX_MIN_SIZE: Final = 255
 DEFAULT_DELAY_MS: Final = 50
 DEFAULT_MIN_SIZE: Final = 3
+
+_DELAY = "max-delay-ms"
+_SIZE = "min-size"
+_EARLY_HINTS = "early-hints"
+_ACTIVE = "active"
+_FORM = re.compile(r" *([^; ]*)((?:; *[^; ]*)*) *")
+"""An item and its parameters; what they may be is looked at one by one, so that an error can name it."""
+_RANGES = {_DELAY: (0, MAX_DELAY_MS), _SIZE: (1, MAX_MIN_SIZE), _EARLY_HINTS: (0, 1)}
+_INTEGER = re.compile(r"-?[0-9]{1,15}")
 
 
 class NegotiationError(ValueError):
@@ -45,6 +57,27 @@ class NegotiatedBatching(NamedTuple):
 
     max_delay_ms: int
     min_size: int
+
+
+class BatchCapable(NamedTuple):
+    """What a request says of itself in `x-mcp-batch-capable`. None: it leaves that open."""
+
+    capable: bool
+    max_delay_ms: int | None = None
+    min_size: int | None = None
+    early_hints: bool = False
+    """The client can read a 103 over HTTP/1.1."""
+
+    @property
+    def offers(self) -> bool:
+        """Whether the request says itself what it is ready for."""
+        return self.capable and (self.max_delay_ms is not None or self.min_size is not None)
+
+    def offer(self, otherwise: BatchingOffer) -> BatchingOffer:
+        """Return what the request offers; what it leaves open is as in `otherwise`."""
+        delay = otherwise.max_delay_ms if self.max_delay_ms is None else self.max_delay_ms
+        size = otherwise.min_size if self.min_size is None else self.min_size
+        return otherwise._replace(max_delay_ms=delay, min_size=size)
 
 
 def settings_of(offer: BatchingOffer) -> dict[int, int]:
@@ -103,6 +136,108 @@ def negotiate(ours: BatchingOffer | None, theirs: BatchingOffer | None) -> Negot
     return NegotiatedBatching(
         min(ours.max_delay_ms, theirs.max_delay_ms), min(size, ours.min_size_limit, theirs.min_size_limit)
     )
+
+
+def format_batch_capable(said: BatchCapable) -> bytes:
+    """Return the value of `x-mcp-batch-capable`: `1; max-delay-ms=20; min-size=4; early-hints=1`.
+
+    Raises:
+        NegotiationError: a value is out of its range.
+
+    """
+    parts = ["1" if said.capable else "0"]
+    if said.max_delay_ms is not None:
+        _check(_DELAY, said.max_delay_ms, 0, MAX_DELAY_MS)
+        parts.append(f"{_DELAY}={said.max_delay_ms}")
+    if said.min_size is not None:
+        _check(_SIZE, said.min_size, 1, MAX_MIN_SIZE)
+        parts.append(f"{_SIZE}={said.min_size}")
+    if said.early_hints:
+        parts.append(f"{_EARLY_HINTS}=1")
+    return "; ".join(parts).encode()
+
+
+def parse_batch_capable(value: bytes) -> BatchCapable:
+    """Return what a request says in `x-mcp-batch-capable`, an item of RFC 8941 with parameters.
+
+    Of a parameter that is repeated the last counts (RFC 8941 §4.2.3.2). One that is not known is refused: a
+    misspelt limit must not be lost.
+
+    Raises:
+        NegotiationError: the value is malformed, or a number is out of its range; `field` names which.
+
+    """
+    item, parameters = _item(BATCH_CAPABLE_HEADER, value)
+    numbers = _numbers(BATCH_CAPABLE_HEADER, parameters, (_DELAY, _SIZE, _EARLY_HINTS))
+    if item not in ("0", "1"):
+        raise NegotiationError(BATCH_CAPABLE_HEADER, f"{_shown(item)} is neither yes nor no", "0 or 1")
+    return BatchCapable(
+        item == "1", numbers.get(_DELAY), numbers.get(_SIZE), numbers.get(_EARLY_HINTS, 0) == 1
+    )
+
+
+def format_batching(negotiated: NegotiatedBatching) -> bytes:
+    """Return the value of `mcp-batching`: `active; max-delay-ms=20; min-size=4`.
+
+    Raises:
+        NegotiationError: a value is out of its range.
+
+    """
+    _check(_DELAY, negotiated.max_delay_ms, 0, MAX_DELAY_MS)
+    _check(_SIZE, negotiated.min_size, 1, MAX_MIN_SIZE)
+    return b"active; max-delay-ms=%d; min-size=%d" % negotiated
+
+
+def parse_batching(value: bytes) -> NegotiatedBatching:
+    """Return what a response says in `mcp-batching`.
+
+    Parameters that are not known are passed over: a newer server may say more.
+
+    Raises:
+        NegotiationError: it is malformed, lacks a value, or a number is out of its range.
+
+    """
+    item, parameters = _item(BATCHING_HEADER, value)
+    if item != _ACTIVE:
+        raise NegotiationError(BATCHING_HEADER, f"{_shown(item)} is no state", _ACTIVE)
+    known = {name: text for name, text in parameters.items() if name in (_DELAY, _SIZE)}
+    numbers = _numbers(BATCHING_HEADER, known, (_DELAY, _SIZE))
+    for name in (_DELAY, _SIZE):
+        if name not in numbers:
+            raise NegotiationError(f"{BATCHING_HEADER}.{name}", "is missing", "a whole number")
+    return NegotiatedBatching(numbers[_DELAY], numbers[_SIZE])
+
+
+def _item(header: str, value: bytes) -> tuple[str, dict[str, str]]:
+    """Return the bare item and the parameters of `value`, all as text."""
+    text = value.decode("latin-1")
+    form = _FORM.fullmatch(text)
+    if form is None or not form[1]:
+        raise NegotiationError(header, f"{_shown(text)} is malformed", "an item with parameters (RFC 8941)")
+    parameters: dict[str, str] = {}
+    for part in form[2].split(";")[1:]:
+        name, _, number = part.strip(" ").partition("=")
+        parameters[name] = number
+    return form[1], parameters
+
+
+def _numbers(header: str, parameters: Mapping[str, str], known: tuple[str, ...]) -> dict[str, int]:
+    """Return the parameters as numbers within their ranges."""
+    numbers: dict[str, int] = {}
+    for name, text in parameters.items():
+        if name not in known:
+            raise NegotiationError(header, f"{_shown(name)} is no parameter", ", ".join(known))
+        field = f"{header}.{name}"
+        low, high = _RANGES[name]
+        if _INTEGER.fullmatch(text) is None:
+            raise NegotiationError(field, f"{_shown(text)} is no whole number", f"{low} to {high}")
+        numbers[name] = int(text)
+        _check(field, numbers[name], low, high)
+    return numbers
+
+
+def _shown(text: str) -> str:
+    return repr(text[:40])
 
 
 def _check(field: str, value: int, low: int, high: int) -> None:
