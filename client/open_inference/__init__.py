@@ -1,0 +1,1 @@
+"""The messages of the Open Inference Protocol, as the client has them."""
