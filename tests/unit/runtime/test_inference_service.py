@@ -1,8 +1,5 @@
 """The data plane with real models: each caller gets its own rows, or its own error, exactly once."""
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,41 +8,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mcp2026.api.serving import (
-    Batching,
-    Execution,
-    Priorities,
-    QueuePolicy,
-    ServedVersion,
-    ServingConfig,
-)
-from mcp2026.runtime.batching.scheduler import LATE
+from mcp2026.api.serving import Execution
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.job import Job
 from mcp2026.runtime.execution.tensor_cache import Array
-from mcp2026.runtime.inference import Call, InferenceService
-from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
-from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
-from tests.unit.runtime.loaded_versions import loaded_model, metrics_for
+from tests.unit.runtime.serving import Serve, config, identity
 from tools.models import generate
-
-SECOND = 1_000_000_000
-
-
-def identity(folder: Path, kind: int, shape: tuple[Any, ...] = ("N", 3), out: Any = None) -> Path:
-    """Write a model that answers with its input."""
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["y"])],
-        "identity",
-        [value("x", kind, shape)],
-        [value("y", kind, out or shape)],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 9
-    path = folder / "identity.onnx"
-    onnx.save(model, path)
-    return path
 
 
 def some_rows_only(folder: Path) -> Path:
@@ -73,124 +41,6 @@ def some_rows_only(folder: Path) -> Path:
     return path
 
 
-def config(path: Path, name: str = "m", **fields: Any) -> ServingConfig:
-    fields.setdefault("batching", Batching(max_batch_size=8))
-    return ServingConfig(name, (ServedVersion("1", str(path)),), **fields)
-
-
-class _Call(Call):
-    take: Callable[[list[Array]], Callable[[], None]]
-    give_up: Callable[[RequestError], None]
-
-    def encode(self, outputs: list[Array]) -> Callable[[], None]:
-        return self.take(outputs)
-
-    def fail(self, error: RequestError) -> None:
-        self.give_up(error)
-
-
-class Serving:
-    """A service, and what became of every call that was submitted."""
-
-    def __init__(self, *configs: ServingConfig, queued_rows: int = 1_000) -> None:
-        self.metrics: RuntimeMetrics = metrics_for(*configs)
-        self.service = InferenceService(
-            queued_rows, 1 << 30, self.metrics, asyncio.get_running_loop(), 30 * SECOND
-        )
-        self.models: dict[str, ServedModel] = {}
-        for one in configs:
-            self.models[one.model] = loaded_model(one, self.metrics)
-            self.service.serve(self.models[one.model])
-        self.jobs: list[Job] = []
-        report = self.service._report
-        self.service._report = lambda job: (self.jobs.append(job), report(job))[1]  # type: ignore[method-assign]
-        self._entered = threading.Event()
-        self.told: list[asyncio.Future[Any]] = []
-        self.answered: list[int] = []
-        """Calls by number, in the order in which they were answered."""
-
-    @property
-    def version(self) -> LoadedVersion:
-        return next(iter(self.models.values())).versions["1"]
-
-    def submit(
-        self,
-        array: Array,
-        *,
-        model: str | None = None,
-        timeout: float = 30.0,
-        encode: Callable[[list[Array]], Any] | None = None,
-        priority: int = 0,
-        tenant: str = "",
-    ) -> Callable[[], None]:
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[Any] = loop.create_future()
-        number = len(self.told)
-        self.told.append(outcome)
-
-        def take(outputs: list[Array]) -> Callable[[], None]:
-            copies = (encode or (lambda arrays: [array.copy() for array in arrays]))(outputs)
-            return lambda: (self.answered.append(number), outcome.set_result(copies))[1]
-
-        version = self.models[model].versions["1"] if model else self.version
-        rows = len(array) if version.signature.shared else 1
-        now = int(loop.time() * 1e9)
-        call = _Call(
-            version,
-            (array,),
-            rows,
-            now,
-            int(timeout * SECOND),
-            priority,
-            tenant,
-            take,
-            outcome.set_exception,
-        )
-        return self.service.submit(call)
-
-    async def outcomes(self) -> list[Any]:
-        """Arrays of the first output, or error codes."""
-        done = await asyncio.wait_for(asyncio.gather(*self.told, return_exceptions=True), 60)
-        return [one.code if isinstance(one, RequestError) else one[0] for one in done]
-
-    def block(self) -> threading.Event:
-        """Let the engine's next run wait for the event that is returned; see `runs`."""
-        gate = threading.Event()
-        run = self.version.run
-
-        def wait_first(binding: Any) -> None:
-            self._entered.set()
-            gate.wait(60)
-            run(binding)
-
-        self.version.run = wait_first  # type: ignore[method-assign]
-        return gate
-
-    async def runs(self) -> None:
-        """Wait until the engine has begun a run that is blocked."""
-        assert await asyncio.get_running_loop().run_in_executor(None, self._entered.wait, 60)
-
-    def count(self, line: str) -> float:
-        text = self.metrics.exposition().decode()
-        return sum(float(each.rsplit(" ", 1)[1]) for each in text.splitlines() if each.startswith(line))
-
-
-@pytest.fixture
-async def serve() -> AsyncIterator[Callable[..., Serving]]:
-    started: list[Serving] = []
-
-    def start(*configs: ServingConfig, **limits: int) -> Serving:
-        started.append(Serving(*configs, **limits))
-        return started[-1]
-
-    yield start
-    for serving in started:
-        serving.service.close()
-
-
-Serve = Callable[..., Serving]
-
-
 async def test_callers_of_one_batch_get_their_own_rows(serve: Serve, tmp_path: Path) -> None:
     serving = serve(config(generate("add", tmp_path)))
     for rows in (1, 3, 2):
@@ -215,20 +65,6 @@ async def test_a_request_larger_than_a_run_is_answered_once_with_all_its_rows(
     np.testing.assert_array_equal(last, np.full((2, 16), 2))
     assert [job.rows for job in serving.jobs] == [8] * 5
     assert serving.count('mcp2026_requests_total{code="200"') == 3
-
-
-async def test_a_large_request_whose_caller_leaves_runs_no_further(serve: Serve, tmp_path: Path) -> None:
-    serving = serve(config(generate("add", tmp_path)))
-    gate = serving.block()
-    leave = serving.submit(np.zeros((80, 16), np.float32))
-    await serving.runs()
-    leave()
-    gate.set()
-    serving.told.clear()
-    serving.submit(np.ones((1, 16), np.float32))
-    await serving.outcomes()
-    assert sum(job.rows for job in serving.jobs) < 40
-    assert serving.count("mcp2026_requests_cancelled_total") == 1
 
 
 async def test_a_batch_is_filled_up_with_zeros_that_nobody_sees(serve: Serve, tmp_path: Path) -> None:
@@ -329,130 +165,6 @@ async def test_an_answer_that_cannot_be_encoded_costs_only_its_own_caller(
     first, internal, refused, last = await serving.outcomes()
     assert (internal, refused) == (ErrorCode.INTERNAL, ErrorCode.INVALID_ARGUMENT)
     assert first.shape == last.shape == (1, 16)
-
-
-async def test_a_caller_that_leaves_while_its_neighbour_is_answered_is_told_nothing(
-    serve: Serve, tmp_path: Path
-) -> None:
-    serving = serve(config(generate("add", tmp_path)))
-    leave: list[Callable[[], None]] = []
-    x = np.zeros((1, 16), np.float32)
-    serving.submit(x, encode=lambda outputs: (leave[0](), outputs)[1])
-    leave.append(serving.submit(x))
-    serving.submit(x)
-    gone = serving.told.pop(1)
-    await serving.outcomes()
-    assert not gone.done()
-    assert serving.count("mcp2026_requests_cancelled_total") == 1
-    leave[0]()  # any time later does no harm
-    assert serving.count("mcp2026_requests_cancelled_total") == 1
-
-
-async def test_a_deadline_is_kept_while_the_engine_is_stuck(serve: Serve, tmp_path: Path) -> None:
-    serving = serve(config(generate("add", tmp_path)))
-    gate = serving.block()
-    x = np.zeros((1, 16), np.float32)
-    serving.submit(x, timeout=0.5)
-    await serving.runs()
-    serving.submit(x, timeout=0.01)  # waits
-    assert await serving.outcomes() == [ErrorCode.DEADLINE_EXCEEDED] * 2
-    gate.set()
-    assert serving.count('mcp2026_request_failures_total{model="m",reason="deadline_exceeded"') == 2
-
-
-async def test_the_model_sets_the_timeout_of_whoever_names_none(serve: Serve, tmp_path: Path) -> None:
-    queue = QueuePolicy(default_timeout_ms=20, max_timeout_ms=60)
-    serving = serve(config(generate("add", tmp_path), queue=queue))
-    gate = serving.block()
-    x = np.zeros((1, 16), np.float32)
-    serving.submit(x)  # names none
-    serving.submit(x, timeout=20.0)  # more than the most
-    assert await serving.outcomes() == [ErrorCode.DEADLINE_EXCEEDED] * 2
-    gate.set()
-
-
-async def test_a_late_request_is_served_after_all_others_if_the_model_says_so(
-    serve: Serve, tmp_path: Path
-) -> None:
-    queue = QueuePolicy(default_timeout_ms=10, timeout_action="Delay")
-    priorities = Priorities(levels=2, default=1, queues={2: QueuePolicy()})
-    serving = serve(
-        config(
-            generate("add", tmp_path),
-            queue=queue,
-            priorities=priorities,
-            execution=Execution(max_rows=1),
-        )
-    )
-    gate = serving.block()
-    x = np.zeros((1, 16), np.float32)
-    serving.submit(x, priority=2)
-    await serving.runs()
-    serving.submit(x)
-    while serving.service._scheduler.all_unsettled()[-1].level < LATE:  # noqa: ASYNC110 (nobody is told)
-        await asyncio.sleep(0.001)
-    serving.submit(x, priority=2)
-    await asyncio.sleep(0)
-    gate.set()
-    outcomes = await serving.outcomes()
-    assert all(isinstance(outcome, np.ndarray) for outcome in outcomes)
-    assert serving.answered == [0, 2, 1]
-
-
-async def test_a_full_queue_refuses_with_one_reason_and_each_level_may_have_its_own(
-    serve: Serve, tmp_path: Path
-) -> None:
-    priorities = Priorities(levels=2, default=2, queues={1: QueuePolicy(max_rows=1)})
-    serving = serve(config(generate("add", tmp_path), queue=QueuePolicy(max_rows=2), priorities=priorities))
-    gate = serving.block()
-    x = np.zeros((1, 16), np.float32)
-    serving.submit(x)
-    await serving.runs()
-    for priority in (2, 2, 2, 1, 1):
-        serving.submit(x, priority=priority)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    refused = [number for number, outcome in enumerate(serving.told) if outcome.done()]
-    assert refused == [3, 5]
-    gate.set()
-    assert [each for each in await serving.outcomes() if isinstance(each, ErrorCode)] == [
-        ErrorCode.QUEUE_FULL
-    ] * 2
-    assert serving.count('mcp2026_request_failures_total{model="m",reason="queue_full"') == 2
-
-
-async def test_models_share_the_engine_and_a_retired_one_still_answers_what_it_took(
-    serve: Serve, tmp_path: Path
-) -> None:
-    first = config(generate("add", tmp_path), "first", execution=Execution(instances=2))
-    second = config(identity(tmp_path, TensorProto.FLOAT), "second")
-    serving = serve(first, second)
-    gate = serving.block()
-    serving.submit(np.zeros((1, 16), np.float32), model="first")
-    await serving.runs()
-    serving.submit(np.full((1, 3), 5, np.float32), model="second")
-    assert (await asyncio.wait_for(serving.told[1], 60))[0].tolist() == [[5, 5, 5]]  # on the other thread
-    serving.submit(np.zeros((1, 16), np.float32), model="first")
-    serving.service.retire("first")
-    gate.set()
-    outcomes = await serving.outcomes()
-    assert [outcome.shape for outcome in outcomes] == [(1, 16), (1, 3), (1, 16)]
-
-
-async def test_whatever_is_left_when_the_drain_ends_is_told_so_once(serve: Serve, tmp_path: Path) -> None:
-    serving = serve(config(generate("add", tmp_path)))
-    gate = serving.block()
-    x = np.zeros((1, 16), np.float32)
-    serving.submit(x)
-    await serving.runs()
-    serving.submit(x)
-    serving.service.drain()
-    serving.submit(x)
-    serving.service.abandon()
-    assert await serving.outcomes() == [ErrorCode.DRAINING] * 3
-    gate.set()
-    await asyncio.get_running_loop().run_in_executor(None, serving.service.close)
-    assert serving.answered == []
 
 
 async def test_many_callers_of_a_short_model_are_all_answered_without_a_thread(
