@@ -65,6 +65,7 @@ generate: setup links ## Write what is generated: contracts, the chart's CRDs, r
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.device_plugin.kubelet.generate
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.model.triton.generate
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.protocol.open_inference.generate
+	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.protocol.grpc.reflection.generate
 	@$(BIN)/python -m tools.reference
 	@cp crds/*.yaml deploy/helm/mcp2026/crds/
 

@@ -46,6 +46,8 @@ from mcp2026.runtime.process.sockets import BACKLOG
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.grpc.health import SERVICE as HEALTH
 from mcp2026.runtime.protocol.grpc.health import HealthService
+from mcp2026.runtime.protocol.grpc.reflection.service import SERVICES as REFLECTION
+from mcp2026.runtime.protocol.grpc.reflection.service import ReflectionService
 from mcp2026.runtime.protocol.grpc.router import GrpcRouter
 from mcp2026.runtime.protocol.http_site import HttpSite
 from mcp2026.runtime.protocol.listener import connection_factory, grpc_connection_factory
@@ -54,6 +56,7 @@ from mcp2026.runtime.protocol.open_inference.grpc_service import SERVICE, OpenIn
 from mcp2026.runtime.protocol.open_inference.http_api import OpenInferenceApi
 from mcp2026.runtime.protocol.open_inference.requests import Limits
 from mcp2026.runtime.protocol.rest import RestApi
+from mcp2026.runtime.protocol.service_files import service_files
 from mcp2026.runtime.settings import MIB
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
@@ -105,7 +108,10 @@ class Worker:
         self._grpc = GrpcRouter(
             {
                 OPEN_INFERENCE: OpenInferenceService(*shared),
-                HEALTH: HealthService(self._health, [OPEN_INFERENCE]),
+                HEALTH: HealthService(self._health, [OPEN_INFERENCE, *REFLECTION]),
+                **dict.fromkeys(
+                    REFLECTION, ReflectionService(self._health, [OPEN_INFERENCE], service_files)
+                ),
             }
         )
         most = max(settings.queue_mib * MIB, settings.max_body_bytes)

@@ -66,6 +66,7 @@ PROGRAMS: dict[str, Program] = {
         "sigs.k8s.io/kwok",
         ("sigs.k8s.io/kwok/pkg/consts.Version",),
     ),
+    "grpcurl": Program("grpcurl", "grpcurl", "github.com/fullstorydev/grpcurl/cmd/grpcurl", ""),
     "h2spec": Program("h2spec", "h2spec", "github.com/summerwind/h2spec/cmd/h2spec", ""),
     "pause": Program("pause", "pause", ".", ""),
 }

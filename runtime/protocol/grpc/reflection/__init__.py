@@ -1,0 +1,1 @@
+"""Server reflection: clients such as grpcurl learn services and messages from the server itself."""
