@@ -63,9 +63,7 @@ links:
 
 generate: setup links ## Write what is generated: contracts, the chart's CRDs, reference pages
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.device_plugin.kubelet.generate
-	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.model.triton.generate
-	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.protocol.open_inference.generate
-	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.runtime.protocol.grpc.reflection.generate
+	@$(BIN)/python -m tools.protobuf
 	@$(BIN)/python -m tools.reference
 	@cp crds/*.yaml deploy/helm/mcp2026/crds/
 

@@ -1,13 +1,10 @@
 """Our messages are those of the clients, field by field; the generated code is that of the .proto file."""
 
-from pathlib import Path
-
 import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2
-from mcp2026.runtime.protocol.open_inference.generate import HERE, generate
 from mcp2026.runtime.protocol.open_inference.grpc_service import SERVICE, OpenInferenceService
 from mcp2026.runtime.protocol.open_inference.wire import RAW_INPUTS, RAW_OUTPUTS
 from tests.unit.runtime.loaded_versions import metrics_for
@@ -72,8 +69,3 @@ def test_the_fields_that_are_read_and_written_by_hand_have_these_numbers() -> No
     request, response = service_pb2.ModelInferRequest, service_pb2.ModelInferResponse
     assert request.RAW_INPUT_CONTENTS_FIELD_NUMBER == RAW_INPUTS
     assert response.RAW_OUTPUT_CONTENTS_FIELD_NUMBER == RAW_OUTPUTS
-
-
-def test_the_generated_code_is_up_to_date(tmp_path: Path) -> None:
-    for made in generate(tmp_path):
-        assert made.read_text() == (HERE / made.name).read_text(), "run make generate"

@@ -1,20 +1,11 @@
 """The messages of config.pbtxt are Triton's, field by field."""
 
-from pathlib import Path
 from typing import Any
 
 from google.protobuf import descriptor_pb2
 from tritonclient.grpc import model_config_pb2 as theirs
 
 from mcp2026.runtime.model.triton import model_config_pb2 as ours
-from mcp2026.runtime.model.triton.generate import HERE, generate
-
-
-def test_generating_again_changes_nothing(tmp_path: Path) -> None:
-    made = generate(tmp_path)
-    assert len(made) == 2
-    for path in made:
-        assert path.read_text() == (HERE / path.name).read_text(), f"{path.name}: run `make generate`"
 
 
 def test_names_numbers_and_types_are_those_of_the_client() -> None:
