@@ -13,6 +13,8 @@ class ErrorCode(StrEnum):
     INVALID_ARGUMENT = "invalid_argument"
     NOT_FOUND = "not_found"
     ALREADY_EXISTS = "already_exists"
+    PERMISSION_DENIED = "permission_denied"
+    FAILED_PRECONDITION = "failed_precondition"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     BODY_TOO_LARGE = "body_too_large"
     HEADERS_TOO_LARGE = "headers_too_large"
@@ -40,6 +42,8 @@ STATUS: dict[ErrorCode, WireStatus] = {
     ErrorCode.INVALID_ARGUMENT: WireStatus(400, "INVALID_ARGUMENT"),
     ErrorCode.NOT_FOUND: WireStatus(404, "NOT_FOUND"),
     ErrorCode.ALREADY_EXISTS: WireStatus(409, "ALREADY_EXISTS"),
+    ErrorCode.PERMISSION_DENIED: WireStatus(403, "PERMISSION_DENIED"),
+    ErrorCode.FAILED_PRECONDITION: WireStatus(409, "FAILED_PRECONDITION"),
     ErrorCode.METHOD_NOT_ALLOWED: WireStatus(405, "UNIMPLEMENTED"),
     ErrorCode.BODY_TOO_LARGE: WireStatus(413, "RESOURCE_EXHAUSTED"),
     ErrorCode.HEADERS_TOO_LARGE: WireStatus(431, "RESOURCE_EXHAUSTED"),
