@@ -76,6 +76,11 @@ class ServerFamilies:
         self.queued_rows = Family("mcp2026_queue_rows", "Rows that wait to run.", "gauge")
         self.pending = Family("mcp2026_pending_requests", "Requests taken in and not yet answered.", "gauge")
         self.connections = Family("mcp2026_open_connections", "Open client connections.", "gauge")
+        self.accept_failures = Family(
+            "mcp2026_accept_failures",
+            "Attempts to accept a connection that failed, mostly for want of a file descriptor; it waits.",
+            "counter",
+        )
         self.workers_ready = Family("mcp2026_workers_ready", "Worker processes that serve.", "gauge")
         self.worker_restarts = Family(
             "mcp2026_worker_restarts", "Workers that ended unasked and were started again.", "counter"

@@ -106,6 +106,7 @@ class RuntimeMetrics:
         self._queued_rows = column(SERVER.queued_rows)
         self._pending = column(SERVER.pending)
         self._connections = column(SERVER.connections)
+        self._accept_failures = column(SERVER.accept_failures)
         self._workers_ready = column(SERVER.workers_ready)
         self._worker_restarts = column(SERVER.worker_restarts)
 
@@ -153,6 +154,10 @@ class RuntimeMetrics:
     def connections(self, count: int) -> None:
         """Set the number of open connections."""
         self._row[self._connections] = count
+
+    def connection_waits(self) -> None:
+        """Count a failure to accept connections, which wait in the kernel's queue."""
+        self._row[self._accept_failures] += 1
 
     def worker_ready(self, *, ready: bool) -> None:
         """Say whether this worker serves."""

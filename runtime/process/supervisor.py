@@ -24,6 +24,7 @@ from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
 from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, create_shared_memory
 from mcp2026.runtime.model.sessions import values_of
 from mcp2026.runtime.model.sources import initial_models, model_to_load
+from mcp2026.runtime.process.accepting import Acceptor, AcceptPauses
 from mcp2026.runtime.process.addresses import Addresses, Listeners, url_host
 from mcp2026.runtime.process.change_rounds import ChangeRounds
 from mcp2026.runtime.process.control import (
@@ -43,7 +44,7 @@ from mcp2026.runtime.process.control import (
     send,
 )
 from mcp2026.runtime.process.served import Missed, Served
-from mcp2026.runtime.process.sockets import PortReservation
+from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
 from mcp2026.runtime.protocol.rest import Observability
@@ -128,7 +129,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in EXIT_SIGNALS:
             loop.add_signal_handler(number, self._signals.put_nowait, number)
-        servers = await self._listen_for_metrics()
+        acceptors = self._listen_for_metrics()
         # They listen before there is a worker: a client that comes early waits a moment and is not refused.
         first_listeners = [self._addresses.listeners() for _ in self._slots]
         for listeners in first_listeners:
@@ -151,8 +152,8 @@ class Supervisor:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
             await self._kill_all()
-            for server in servers:
-                server.close()
+            for acceptor in acceptors:
+                acceptor.close()
             self._addresses.close()
             os.close(self._table)
 
@@ -383,7 +384,7 @@ class Supervisor:
 
     # --- metrics
 
-    async def _listen_for_metrics(self) -> list[asyncio.Server]:
+    def _listen_for_metrics(self) -> list[Acceptor]:
         """Serve health and metrics on a port of their own, if one is asked for."""
         if self._settings.metrics_port is None:
             return []
@@ -392,9 +393,13 @@ class Supervisor:
         connections = Connections(loop, lambda _count: None)
         application = Observability(self._health, self._metrics)
         factory = connection_factory(application, ConnectionLimits(), connections, loop)
-        servers = [await loop.create_server(factory, sock=one) for one in reservation.listeners()]
+        listeners = reservation.listeners()
+        for one in listeners:
+            one.listen(BACKLOG)
+        pauses, waits = AcceptPauses(), self._metrics.connection_waits
+        acceptors = [Acceptor(loop, one, factory, pauses, waits) for one in listeners]
         self._metrics_url = {
             "metrics_url": f"http://{url_host(self._settings.host)}:{reservation.port}/metrics"
         }
         reservation.close()
-        return servers
+        return acceptors

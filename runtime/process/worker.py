@@ -27,6 +27,7 @@ from mcp2026.runtime.model.loaded import ServedModel
 from mcp2026.runtime.model.loading import load_model
 from mcp2026.runtime.model.sources import repository_names
 from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.process.accepting import Acceptor, AcceptPauses
 from mcp2026.runtime.process.change_steps import ChangeSteps
 from mcp2026.runtime.process.control import (
     Changed,
@@ -109,9 +110,7 @@ class Worker:
             {
                 OPEN_INFERENCE: OpenInferenceService(*shared),
                 HEALTH: HealthService(self._health, [OPEN_INFERENCE, *REFLECTION]),
-                **dict.fromkeys(
-                    REFLECTION, ReflectionService(self._health, [OPEN_INFERENCE], service_files)
-                ),
+                **dict.fromkeys(REFLECTION, ReflectionService(self._health, [OPEN_INFERENCE], service_files)),
             }
         )
         most = max(settings.queue_mib * MIB, settings.max_body_bytes)
@@ -119,21 +118,22 @@ class Worker:
             max_body_bytes=settings.max_body_bytes, unfinished_bytes=most, unsent_bytes=most
         )
         self._connections = Connections(loop, metrics.connections, self._limits)
-        self._servers: list[asyncio.Server] = []
+        self._pauses = AcceptPauses()
+        self._acceptors: list[Acceptor] = []
 
     async def run(self, reader: asyncio.StreamReader) -> int:
         """Serve until the parent says to stop, and return the exit status."""
         if self._start.listen_first:
-            await self._listen()
+            self._listen()
         loading = self._loop.create_task(self._load())
         try:
             while True:
                 message = await receive_from_parent(reader)
                 match message:
                     case Ready():
-                        if not self._servers:
+                        if not self._acceptors:
                             # Not before: the parent ends a worker that has loaded what is served no more.
-                            await self._listen()
+                            self._listen()
                         self._health.advance(Phase.SERVING)
                         self._metrics.worker_ready(ready=self._health.ready)
                     case LameDuck():
@@ -176,30 +176,27 @@ class Worker:
                 self._regions.register(region.name, region.key, region.offset, region.byte_size)
         send(self._writer, Loaded())
 
-    async def _listen(self) -> None:
+    def _listen(self) -> None:
         watched = (self._limits, self._connections, self._loop)
         http = connection_factory(self._site, *watched)
         for descriptor in self._start.http:
-            await self._serve(http, descriptor)
+            self._accept(http, descriptor)
         grpc = grpc_connection_factory(self._grpc, *watched)
         for descriptor in self._start.grpc:
-            await self._serve(grpc, descriptor)
+            self._accept(grpc, descriptor)
 
-    async def _serve(self, factory: Callable[[], asyncio.Protocol], descriptor: int) -> None:
+    def _accept(self, factory: Callable[[], asyncio.Protocol], descriptor: int) -> None:
         listener = socket.socket(fileno=descriptor)
-        if listener.family == socket.AF_UNIX:
-            server = await self._loop.create_unix_server(factory, sock=listener, backlog=BACKLOG)
-        else:
-            server = await self._loop.create_server(factory, sock=listener, backlog=BACKLOG)
-        self._servers.append(server)
+        listener.listen(BACKLOG)
+        waits = self._metrics.connection_waits
+        self._acceptors.append(Acceptor(self._loop, listener, factory, self._pauses, waits))
 
     async def _drain(self) -> None:
         """Take nothing new, answer everything that was taken, and say so to whoever waits too long."""
         self._health.advance(Phase.DRAINING)
         self._service.drain()
-        await asyncio.sleep(0)  # one round of the loop accepts what waits in the backlog
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         await asyncio.sleep(IN_FLIGHT_GRACE)
         self._connections.drain()
         try:

@@ -142,22 +142,32 @@ def test_bombs_over_grpc_hold_nobody_up(serving: Start) -> None:
     others.close()
 
 
-def test_without_descriptors_the_connections_that_are_there_are_served(serving: Start) -> None:
+def test_without_descriptors_new_connections_wait_and_the_log_says_why(serving: Start) -> None:
     server = serving()
     (worker,) = server.workers()
-    resource.prlimit(worker, resource.RLIMIT_NOFILE, (64, 64))
+    soft, hard = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, (64, hard))
     client = Http1Client(server.port)
     with ExitStack() as held:
         for _ in range(200):
             held.enter_context(socket.create_connection(("127.0.0.1", server.port), PATIENCE))
+        late = held.enter_context(server.connect())
+        late.sendall(post(tensor_of([1.0]), path=_INFER))
+        told = server.wait_for_log(lambda line: "new connections wait" in line["message"])
+        assert "no more file descriptors than 64" in told["message"]
+        assert "ulimit -n" in told["message"]
         used = cpu_ticks(worker)
         for _ in range(100):
             (answer,) = client.post([(_INFER, (), tensor_of([1.0]))])
             assert answer.status == 200
         assert cpu_ticks(worker) - used < 100
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (soft, hard))
+        assert b" 200 " in late.recv(4_096).split(b"\r\n")[0]  # it has waited
     server.wait_until(lambda: descriptors(worker) < 40, "the others are gone")
     assert infer(server, [1.0]) == 200
     assert server.workers() == [worker]
+    assert server.metric("mcp2026_accept_failures_total") >= 1
+    assert sum("new connections wait" in line["message"] for line in server.log) == 1
     client.close()
 
 
