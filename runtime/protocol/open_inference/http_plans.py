@@ -64,9 +64,11 @@ class HttpPlans:
             key, plan = latest
             if key == text:
                 return plan, request_id, ()
-            if len(key) == 2 and text.startswith(key[0]) and text.endswith(key[1]):  # type: ignore[arg-type]
-                # They may overlap, and the rest may be anything: `Listed` looks at it.
-                return plan, request_id, (text[len(key[0]) - 1 : len(text) - len(key[1]) + 1],)  # type: ignore[arg-type]
+            if isinstance(key, tuple) and len(key) == 2:
+                start, end = key
+                if text.startswith(start) and text.endswith(end):
+                    # They may overlap, and the rest may be anything: `Listed` looks at it.
+                    return plan, request_id, (text[len(start) - 1 : len(text) - len(end) + 1],)
         cut_key, lists = without_lists(text)
         found = self._plans.find(version, cut_key)
         if found is not None:

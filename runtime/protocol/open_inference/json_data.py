@@ -102,14 +102,15 @@ def _numbers(datatype: DataType, values: list[Any], field: str) -> Array:
 def _values(name: str, data: msgspec.Raw, field: str) -> list[Any]:
     form, kind = _FORMS[name]
     try:
-        if not _nested(data):
-            values: list[Any] = _DECODERS[name].decode(data)
-            return values
-        return msgspec.convert(_flat(msgspec.json.decode(data), field), form)  # type: ignore[no-any-return]
+        if _nested(data):
+            values: list[Any] = msgspec.convert(_flat(msgspec.json.decode(data), field), form)
+        else:
+            values = _DECODERS[name].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise invalid(field, str(error), f"a list of {kind}, flat or nested") from error
     except (RecursionError, OverflowError) as error:
         raise invalid(field, "is nested too deeply", f"at most {MAX_DIMENSIONS} dimensions") from error
+    return values
 
 
 def _nested(data: msgspec.Raw) -> bool:
