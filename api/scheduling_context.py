@@ -46,6 +46,22 @@ class QosClass(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
+class SlaRefusal(StrEnum):
+    """Why a token is not taken: in errors, logs and metrics."""
+
+    MISSING = "missing"
+    MALFORMED = "malformed"
+    UNSUPPORTED_ALGORITHM = "unsupported_algorithm"
+    UNKNOWN_KEY = "unknown_key"
+    BAD_SIGNATURE = "bad_signature"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not_yet_valid"
+    TOO_LONG_LIVED = "too_long_lived"
+    WRONG_AUDIENCE = "wrong_audience"
+    WRONG_POD = "wrong_pod"
+    BAD_CLAIMS = "bad_claims"
+
+
 class SlaClaims(msgspec.Struct, frozen=True):
     """What a verified token says about its bearer."""
 

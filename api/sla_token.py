@@ -12,7 +12,6 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final, Literal
 
 import jwt
@@ -26,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm
 
 from mcp2026.api.errors import InvalidResourceError
-from mcp2026.api.scheduling_context import PRIORITY_RANGE, WEIGHT_RANGE, QosClass, SlaClaims
+from mcp2026.api.scheduling_context import PRIORITY_RANGE, WEIGHT_RANGE, QosClass, SlaClaims, SlaRefusal
 from mcp2026.api.serving import check_range
 
 log = logging.getLogger(__name__)
@@ -46,22 +45,6 @@ _NAME: Final = re.compile(r"[!-~]{0,63}")
 Algorithm = Literal["EdDSA", "ES256"]
 PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
 PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
-
-
-class SlaRefusal(StrEnum):
-    """Why a token is not taken: in errors, logs and metrics."""
-
-    MISSING = "missing"
-    MALFORMED = "malformed"
-    UNSUPPORTED_ALGORITHM = "unsupported_algorithm"
-    UNKNOWN_KEY = "unknown_key"
-    BAD_SIGNATURE = "bad_signature"
-    EXPIRED = "expired"
-    NOT_YET_VALID = "not_yet_valid"
-    TOO_LONG_LIVED = "too_long_lived"
-    WRONG_AUDIENCE = "wrong_audience"
-    WRONG_POD = "wrong_pod"
-    BAD_CLAIMS = "bad_claims"
 
 
 class SlaTokenRefusedError(Exception):

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
 
 from mcp2026.api.errors import InvalidResourceError
-from mcp2026.api.scheduling_context import QosClass, SlaClaims
+from mcp2026.api.scheduling_context import QosClass, SlaClaims, SlaRefusal
 from mcp2026.api.sla_token import (
     ISSUER,
     Algorithm,
     SigningKey,
-    SlaRefusal,
     SlaTokenRefusedError,
     VerifiedToken,
     encode_key_set,
