@@ -8,6 +8,8 @@ WARM = 4
 """Executions after which an odd one is told from a change."""
 OUTLIER = 4.0
 """An execution further off than this many usual errors is clipped to that."""
+LEAST_SPREAD = 0.01
+"""Least variance of the rows, as a share of their mean square, that tells a from b."""
 USUAL_ERROR = 0.05
 """Least usual error, as a share of the prediction."""
 ERROR_RATE = 0.2
@@ -22,11 +24,19 @@ class CostModel:
         self.per_row = 0.0
         """a, 0 before the first sample."""
         self.fixed = 0.0
-        """b. As long as all samples had the same number of rows nothing tells it from a·n: 0 then."""
+        """b. As long as all samples had the same number of rows nothing tells it from a·n: 0 then.
+
+        Once it is known it keeps its part of the whole while all samples have the same number of rows.
+        """
         self._high = 0
         self._weight = self._n = self._nn = self._y = self._ny = 0.0
         self._error = 0.0
         self._low = 1 << 30
+
+    @property
+    def tells_fixed(self) -> bool:
+        """Whether runs of different sizes have been seen."""
+        return self._low < self._high
 
     def predict(self, rows: int) -> float:
         """Return the expected run time in ns, 0 before the first sample."""
@@ -69,8 +79,8 @@ class CostModel:
     def _solve(self) -> None:
         weight, n, nn = self._weight, self._n, self._nn
         spread = weight * nn - n * n
-        if spread <= 1e-6 * weight * nn:
-            self.per_row, self.fixed = self._ny / nn, 0.0
+        if spread <= LEAST_SPREAD * weight * nn:
+            self._scale()
             return
         per_row = (weight * self._ny - n * self._y) / spread
         fixed = (self._y - per_row * n) / weight
@@ -79,3 +89,13 @@ class CostModel:
         elif fixed < 0:
             per_row, fixed = self._ny / nn, 0.0
         self.per_row, self.fixed = per_row, fixed
+
+    def _scale(self) -> None:
+        """Follow the mean run time, and leave open how much of it is fixed."""
+        known = self.per_row * self._n + self.fixed * self._weight
+        if known > 0:
+            change = self._y / known
+            self.per_row *= change
+            self.fixed *= change
+        else:
+            self.per_row = self._ny / self._nn

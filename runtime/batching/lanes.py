@@ -16,10 +16,11 @@ INLINE_NS = 300_000
 TRY_INLINE_NS = 1_000_000
 """The same where nothing is known: the measure of a thread holds its wait for Python's lock, and the first
 guess for more rows than ever is that time grows with them. One run inline tells."""
-
-
 WELL_KNOWN = 32
 """Runs after which not every short one is learned from."""
+UNKNOWN_SAVING = 0.5
+"""Part of a run taken to be fixed while all runs had the same number of rows: callers that take turns, one
+at a time, would never be served together else, and nothing would be learned."""
 
 
 class Model(msgspec.Struct, eq=False):
@@ -118,9 +119,10 @@ class Lane:
         # Of thousands of short runs in a second a part tells as much as all.
         if not batch.inline or cost.samples < WELL_KNOWN or not self._runs & 7:
             cost.learn(batch.run_rows, run_ns)
-        if self.shared and cost.fixed > SHORTEST_NS:
-            together = min(self.max_rows, self.rows + batch.rows)
-            self.company.answered(batch.rows, self.rows, cost.predict(together), cost.fixed, now)
+        if self.shared and self.max_rows > 1 and cost.per_row + cost.fixed > SHORTEST_NS:
+            together = cost.predict(min(self.max_rows, self.rows + batch.rows))
+            fixed = cost.fixed if cost.tells_fixed else UNKNOWN_SAVING * together
+            self.company.answered(batch.rows, self.rows, together, fixed, now)
 
     def leaves_at(self, now: int) -> int:
         """Return when a free engine may take what waits here; `now` or before: at once."""

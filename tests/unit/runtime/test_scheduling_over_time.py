@@ -21,12 +21,12 @@ MODELS = [pytest.param(CPU, id="cpu"), pytest.param(GPU, id="gpu"), pytest.param
 class Traffic:
     """Callers of one simulated engine, by tenant."""
 
-    def __init__(self, engine: SimulatedEngine) -> None:
+    def __init__(self, engine: SimulatedEngine, seed: int = 1) -> None:
         self.engine = engine
         self.calls: dict[str, list[int]] = {}
         self._numbers = count()
         self._callers: dict[int, Callable[[], None]] = {}
-        self._random = random.Random(1)
+        self._random = random.Random(seed)
         engine.when_settled = self._settled
 
     def closed(
@@ -47,6 +47,30 @@ class Traffic:
             most = self._random.uniform(0, think_ms * MS)
             pause_ns = int(most if at_most else self._random.expovariate(1 / (think_ms * MS)))
             self.engine.at(self.engine.now + pause_ns, send)
+
+        for _ in range(callers):
+            send()
+
+    def closed_through_one_reader(self, callers: int, back_ms: tuple[float, float], read_ms: float) -> None:
+        """Let each send its next request so long after the answer; one is read after another."""
+        free_at = 0
+        calls = self.calls.setdefault("", [])
+
+        def send() -> None:
+            nonlocal free_at
+            sent_at = self.engine.now
+            free_at = max(sent_at, free_at) + int(read_ms * MS)
+            self.engine.at(free_at, lambda: arrive(sent_at))
+
+        def arrive(sent_at: int) -> None:
+            number = next(self._numbers)
+            self._callers[number] = pause
+            calls.append(number)
+            self.engine.arrive(number)
+            self.engine.arrived_at[number] = sent_at
+
+        def pause() -> None:
+            self.engine.at(self.engine.now + int(self._random.uniform(*back_ms) * MS), send)
 
         for _ in range(callers):
             send()
@@ -170,6 +194,60 @@ def test_callers_that_come_back_together_are_served_together(run: RunTime, sprea
     best = 8 * SECOND / run(_batch(8))
     answered = sum(1 for number in traffic.calls[""] if engine.finished_at.get(number, 0) >= 2 * SECOND)
     assert answered / 18 >= 0.90 * best
+
+
+RESNET = (52, 6)
+"""A large model on one core, in ms: a·n + b as measured."""
+GPU_LIKE = (0.2, 4)
+MIDDLE = (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("cost", "callers", "back_ms", "read_ms", "of_best"),
+    [
+        pytest.param(RESNET, 8, (1, 3), 1.0, 0.95, id="600 kB each, raw"),
+        pytest.param(RESNET, 8, (0.5, 1.5), 0.7, 0.95, id="600 kB each, gRPC"),
+        pytest.param(RESNET, 8, (1, 5), 15.0, 0.95, id="600 kB each, JSON"),
+        pytest.param(RESNET, 8, (0, 60), 1.0, 0.95, id="callers that think about as long as a row runs"),
+        pytest.param(RESNET, 3, (1, 3), 1.0, 0.95, id="three callers"),
+        pytest.param((52, 20), 8, (1, 3), 1.0, 0.92, id="a wait about as long as what it saves"),
+        pytest.param((10, 2), 8, (0.1, 1), 0.7, 0.95, id="little is saved"),
+        pytest.param(GPU_LIKE, 8, (0.1, 0.3), 0.02, 0.90, id="much is saved"),
+        pytest.param(GPU_LIKE, 8, (0, 1), 0.02, 0.80, id="much is saved by a long wait"),
+        pytest.param(GPU_LIKE, 8, (0.1, 0.3), 0.3, 0.55, id="back too late for what is saved"),
+        pytest.param(GPU_LIKE, 2, (0.1, 0.5), 0.02, 0.85, id="two callers that would take turns"),
+        pytest.param(MIDDLE, 8, (0.1, 0.5), 0.4, 0.85, id="back just in time"),
+        pytest.param(MIDDLE, 8, (0.1, 0.5), 0.5, 0.70, id="the last one back just too late"),
+    ],
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_caller_waits_much_longer_than_the_others(
+    cost: tuple[float, float],
+    callers: int,
+    back_ms: tuple[float, float],
+    read_ms: float,
+    of_best: float,
+    seed: int,
+) -> None:
+    """Requests arrive one after another as one core reads them, and runs vary in length.
+
+    Whether a batch waits for all or starts with whom it has: it must not change its mind again and again.
+    """
+    per_row, fixed = cost
+    noise = random.Random(seed)
+    engine = SimulatedEngine(
+        config(max_rows=32),
+        run_ns=lambda batch: int((per_row * batch.run_rows + fixed) * MS * noise.uniform(1, 1.05)),
+    )
+    traffic = Traffic(engine, seed)
+    traffic.closed_through_one_reader(callers, back_ms, read_ms)
+    whole_ms = per_row * callers + fixed
+    warm, end = int(100 * whole_ms * MS), int(300 * whole_ms * MS)
+    engine.advance(end)
+    p50, p99 = (traffic.percentile_ms("", percent, since=warm) for percent in (50, 99))
+    assert p99 <= 1.3 * p50
+    answered = sum(1 for number in traffic.calls[""] if engine.finished_at.get(number, 0) >= warm)
+    assert answered >= of_best * callers * 200 / 1.025
 
 
 def test_a_single_caller_is_never_waited_for() -> None:
