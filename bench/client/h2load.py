@@ -1,8 +1,11 @@
 """A closed loop by h2load: one client for HTTP/1.1, HTTP/2 and gRPC, over TCP and Unix sockets.
 
 It keeps a fixed number of requests on the way. It knows nothing of gRPC statuses, which come in trailers;
-an error there has no body, so missing bytes tell it. The warm-up is a run of its own, because h2load counts
-the bytes of its own warm-up too.
+an error there has no body, so missing bytes tell it.
+
+The warm-up is the first part of the same run, cut off afterwards. A run of its own would leave requests
+behind that the server works on while the measurement begins. What is measured begins with the last answer of
+the warm-up and ends with the last of all: a server that answers in batches would lose part of one else.
 """
 
 import dataclasses
@@ -20,8 +23,9 @@ from bench.errors import BenchError
 from bench.exchange import Exchange
 from bench.protocols import Protocol, connections_and_streams
 
-WARM_UP_S = 1
+WARM_UP_S = 2.0
 ENDS_WITHIN_S = 90.0
+OK = 200
 GRPC_PREFIX_BYTES = 5
 """Compression flag and length before each message of gRPC."""
 _WINDOW_BITS = "30"
@@ -56,23 +60,34 @@ def parse_summary(text: str) -> Summary:
     return Summary(done=int(requests[1]), failed=int(requests[2]), body_bytes=int(body[1]))
 
 
-def parse_log(text: str, summary: Summary, seconds: float, answer_bytes: int | None) -> LoadResult:
+def parse_log(text: str, summary: Summary, warm_up_s: float, answer_bytes: int | None) -> LoadResult:
     """Return the result from h2load's log: a line of start time, HTTP status and latency in µs per request.
 
-    `answer_bytes` is the size of a good answer's body if all have the same, as with gRPC; else None.
+    What was answered in the first `warm_up_s` is left out. `answer_bytes` is the size of a good answer's body
+    if all have the same, as with gRPC; else None.
+
+    Raises:
+        BenchError: there was no good answer after the warm-up.
+
     """
-    columns = np.array(text.split(), np.int64).reshape(-1, 3)
-    good = columns[:, 1] == 200
+    starts, statuses, latencies = np.array(text.split(), np.int64).reshape(-1, 3).T
+    good = statuses == OK
     errors = max(int(np.count_nonzero(~good)), summary.failed)
-    if answer_bytes is None:
-        return summarize(columns[good, 2] / 1000.0, errors, seconds)
     # What was on the way at the end may be counted in bytes and not as done, so there can be more.
-    empty = max(0, summary.done - summary.body_bytes // answer_bytes)
-    result = summarize(columns[good, 2] / 1000.0, errors + empty, seconds)
-    share = 1 - empty / summary.done if summary.done else 0.0
-    if not share:
+    empty = max(0, summary.done - summary.body_bytes // answer_bytes) if answer_bytes else 0
+    if empty and empty == summary.done:
         raise BenchError(f"no good answer: gRPC refused all {summary.done} requests")
-    return dataclasses.replace(result, rate=result.rate * share, answers=result.answers - empty)
+    answered = starts + latencies
+    first = (starts.min() if starts.size else 0) + int(warm_up_s * 1e6)
+    measured = good & (answered > first)
+    if not measured.any():
+        raise BenchError(f"no good answer after {warm_up_s:g} s, {errors} errors")
+    before = answered[good & (answered <= first)]
+    begin = before.max() if before.size else first
+    seconds = float(answered[measured].max() - begin) / 1e6
+    result = summarize(latencies[measured] / 1000.0, errors + empty, seconds)
+    share = 1 - empty / summary.done if empty else 1.0
+    return dataclasses.replace(result, rate=result.rate * share, answers=round(result.answers * share))
 
 
 def run(
@@ -84,11 +99,10 @@ def run(
         body, log = Path(folder, "body"), Path(folder, "log")
         prefix = b"\0" + len(exchange.body).to_bytes(4, "big") if is_grpc else b""
         body.write_bytes(prefix + exchange.body)
-        _execute(command(exchange, protocol, concurrency, WARM_UP_S, body, None), cores, WARM_UP_S)
-        output = _execute(command(exchange, protocol, concurrency, seconds, body, log), cores, seconds)
-        summary = parse_summary(output)
+        whole = WARM_UP_S + seconds
+        output = _execute(command(exchange, protocol, concurrency, whole, body, log), cores, whole)
         size = answer_bytes + GRPC_PREFIX_BYTES if is_grpc else None
-        return parse_log(log.read_text() if log.exists() else "", summary, seconds, size)
+        return parse_log(log.read_text() if log.exists() else "", parse_summary(output), WARM_UP_S, size)
 
 
 def _execute(words: list[str], cores: Cores, seconds: float) -> str:
@@ -104,7 +118,7 @@ def _execute(words: list[str], cores: Cores, seconds: float) -> str:
 
 
 def command(
-    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: float, body: Path, log: Path | None
+    exchange: Exchange, protocol: Protocol, concurrency: int, seconds: float, body: Path, log: Path
 ) -> list[str]:
     """Return the command line of h2load for a load; each request is a line in `log`."""
     connections, streams = connections_and_streams(protocol, concurrency)
@@ -117,7 +131,7 @@ def command(
         *("--threads", "1", "--duration", f"{round(seconds * 1000)}ms"),
         *("--window-bits", _WINDOW_BITS, "--connection-window-bits", _WINDOW_BITS),
         *("--data", str(body)),
-        *(("--log-file", str(log)) if log else ()),
+        *("--log-file", str(log)),
         *(word for name, value in headers for word in ("--header", f"{name}: {value}")),
         *(("--h1",) if exchange.transport == "http1" else ()),
         *(("--base-uri", f"unix:{where.unix}") if where.unix else ()),

@@ -21,11 +21,18 @@ def recorded(name: str) -> tuple[Summary, str]:
     return parse_summary((RECORDED / f"{name}.txt").read_text()), (RECORDED / f"{name}.tsv").read_text()
 
 
+def seconds_of(log: str) -> float:
+    """Return the time from the first request to the last answer."""
+    lines = [[int(word) for word in line.split()] for line in log.splitlines()]
+    return (max(line[0] + line[2] for line in lines) - min(line[0] for line in lines)) / 1e6
+
+
 def test_good_answers_give_rate_and_percentiles() -> None:
     summary, log = recorded("http1")
     assert (summary.done, summary.failed) == (20, 0)
-    result = parse_log(log, summary, 1.0, None)
-    assert (result.rate, result.answers, result.errors) == (20.0, 20, 0)
+    result = parse_log(log, summary, 0.0, None)
+    assert (result.answers, result.errors) == (20, 0)
+    assert result.rate == pytest.approx(20 / seconds_of(log))
     latencies = sorted(int(line.split()[2]) / 1000 for line in log.splitlines())
     assert latencies[9] <= result.p50_ms <= latencies[10]
     assert latencies[18] <= result.p99_ms <= latencies[19]
@@ -34,35 +41,49 @@ def test_good_answers_give_rate_and_percentiles() -> None:
 def test_no_good_answer_is_a_failure_not_a_rate_of_zero() -> None:
     summary, log = recorded("http1_refused")
     assert (summary.done, summary.failed) == (20, 20)
-    with pytest.raises(BenchError, match="no good answer in 1 s, 20 errors"):
-        parse_log(log, summary, 1.0, None)
+    with pytest.raises(BenchError, match="no good answer after 0 s, 20 errors"):
+        parse_log(log, summary, 0.0, None)
 
 
 def test_good_answers_over_grpc_account_for_all_bytes() -> None:
     summary, log = recorded("grpc")
     assert summary.body_bytes == 20 * GRPC_ANSWER_BYTES
-    result = parse_log(log, summary, 1.0, GRPC_ANSWER_BYTES)
-    assert (result.rate, result.errors) == (20.0, 0)
+    result = parse_log(log, summary, 0.0, GRPC_ANSWER_BYTES)
+    assert (result.answers, result.errors) == (20, 0)
+    assert result.rate == pytest.approx(20 / seconds_of(log))
 
 
 def test_requests_that_grpc_refuses_with_http_status_200_are_errors() -> None:
     summary, log = recorded("grpc_refused")
     assert (summary.done, summary.failed, summary.body_bytes) == (20, 0, 0)
     with pytest.raises(BenchError, match="gRPC refused all 20"):
-        parse_log(log, summary, 1.0, GRPC_ANSWER_BYTES)
+        parse_log(log, summary, 0.0, GRPC_ANSWER_BYTES)
 
 
 def test_some_refused_over_grpc_lower_the_rate_by_their_number() -> None:
     summary, log = recorded("grpc")
     partly = Summary(summary.done, summary.failed, 15 * GRPC_ANSWER_BYTES)
-    result = parse_log(log, partly, 1.0, GRPC_ANSWER_BYTES)
-    assert (result.rate, result.answers, result.errors) == (15.0, 15, 5)
+    result = parse_log(log, partly, 0.0, GRPC_ANSWER_BYTES)
+    assert (result.answers, result.errors) == (15, 5)
+    assert result.rate == pytest.approx(15 / seconds_of(log))
 
 
 def test_lost_requests_are_counted_once() -> None:
     log = "1\t200\t1000\n2\t503\t10\n3\t-1\t10\n"
-    result = parse_log(log, Summary(done=3, failed=2, body_bytes=0), 1.0, None)
+    result = parse_log(log, Summary(done=3, failed=2, body_bytes=0), 0.0, None)
     assert (result.answers, result.errors) == (1, 2)
+
+
+def test_the_warm_up_is_cut_off_and_batches_count_whole() -> None:
+    """A batch of 4 each 400 ms from 100 ms on, for 3.2 s: 10 answers/s, whatever the load's length."""
+    starts = [0] * 4 + [at for at in range(100, 3_200, 400) for _ in range(4)]
+    answers = [at for at in range(100, 3_300, 400) for _ in range(4)]
+    log = "".join(
+        f"{start}000\t200\t{answer - start}000\n" for start, answer in zip(starts, answers, strict=False)
+    )
+    result = parse_log(log, Summary(done=32, failed=0, body_bytes=0), 1.0, None)
+    assert result.rate == pytest.approx(10)
+    assert (result.answers, result.p50_ms, result.p99_ms) == (20, 400, 400)
 
 
 def test_another_output_is_refused_with_its_text() -> None:
