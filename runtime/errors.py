@@ -13,6 +13,7 @@ class ErrorCode(StrEnum):
     INVALID_ARGUMENT = "invalid_argument"
     NOT_FOUND = "not_found"
     ALREADY_EXISTS = "already_exists"
+    UNAUTHENTICATED = "unauthenticated"
     PERMISSION_DENIED = "permission_denied"
     FAILED_PRECONDITION = "failed_precondition"
     METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -36,12 +37,15 @@ class WireStatus(NamedTuple):
     """The name of a `grpc.StatusCode`."""
     retry_after_seconds: int | None = None
     """For a caller who may simply try again."""
+    challenge: str | None = None
+    """What `www-authenticate` asks for."""
 
 
 STATUS: dict[ErrorCode, WireStatus] = {
     ErrorCode.INVALID_ARGUMENT: WireStatus(400, "INVALID_ARGUMENT"),
     ErrorCode.NOT_FOUND: WireStatus(404, "NOT_FOUND"),
     ErrorCode.ALREADY_EXISTS: WireStatus(409, "ALREADY_EXISTS"),
+    ErrorCode.UNAUTHENTICATED: WireStatus(401, "UNAUTHENTICATED", challenge='MCP-SLA-Token realm="mcp2026"'),
     ErrorCode.PERMISSION_DENIED: WireStatus(403, "PERMISSION_DENIED"),
     ErrorCode.FAILED_PRECONDITION: WireStatus(409, "FAILED_PRECONDITION"),
     ErrorCode.METHOD_NOT_ALLOWED: WireStatus(405, "UNIMPLEMENTED"),

@@ -13,6 +13,7 @@ WIRE: dict[ErrorCode, tuple[int, GrpcCode]] = {
     ErrorCode.INVALID_ARGUMENT: _BAD,
     ErrorCode.NOT_FOUND: (404, GrpcCode.NOT_FOUND),
     ErrorCode.ALREADY_EXISTS: (400, GrpcCode.ALREADY_EXISTS),
+    ErrorCode.UNAUTHENTICATED: (401, GrpcCode.UNAUTHENTICATED),
     ErrorCode.PERMISSION_DENIED: (400, GrpcCode.PERMISSION_DENIED),
     ErrorCode.FAILED_PRECONDITION: (400, GrpcCode.FAILED_PRECONDITION),
     ErrorCode.METHOD_NOT_ALLOWED: (405, GrpcCode.UNIMPLEMENTED),
