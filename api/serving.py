@@ -16,6 +16,8 @@ MAX_BATCH_SIZE_RANGE = (4, 128)
 PREFETCH_QUEUE_DEPTH_RANGE = (2, 32)
 MAX_DELAY_MS_RANGE = (0, 65_535)
 MIN_BATCH_SIZE_RANGE = (1, 128)
+MAX_VERSIONS = 16
+"""Of one model."""
 
 
 class Batching(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -83,13 +85,17 @@ class ServedVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     """Percent of the requests that name no version."""
     sha256: str | None = None
     """Digest of the file in lower-case hex; checked at load when given."""
+    uri: str | msgspec.UnsetType = msgspec.UNSET
+    """Where `path` comes from, for people."""
+    owner_email: str | msgspec.UnsetType = msgspec.UNSET
+    """Who answers for the version, for people."""
 
 
 class ServingConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """All that one runtime process serves. `revision` only grows."""
 
     model: Annotated[str, msgspec.Meta(min_length=1)]
-    versions: Annotated[tuple[ServedVersion, ...], msgspec.Meta(min_length=1, max_length=16)]
+    versions: Annotated[tuple[ServedVersion, ...], msgspec.Meta(min_length=1, max_length=MAX_VERSIONS)]
     batching: Batching = Batching()
     queue: QueuePolicy = QueuePolicy()
     priorities: Priorities = Priorities()

@@ -167,7 +167,7 @@ _SERVER_OPTIONS = (
         "model_control",
         str,
         "a mode",
-        "none: serve the whole repository; explicit: load and unload when clients ask (none)",
+        "explicit: clients load, unload, register and retire; of a repository nothing else is served (none)",
         get_args(ModelControl),
     ),
     _Option("load_model", _names, "names", "models that explicit control loads at the start: a,b (none)"),
@@ -357,9 +357,8 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
             )
     if settings.unix_socket and settings.unix_socket == settings.grpc_unix_socket:
         raise SettingsError(sources["grpc_unix_socket"], "is the HTTP socket", "another path")
-    if settings.model_repository is None and (settings.model_control != "none" or settings.load_model):
-        given = "load_model" if settings.load_model else "model_control"
-        raise SettingsError(sources[given], "needs a repository", "--model-repository with it")
+    if settings.model_repository is None and settings.load_model:
+        raise SettingsError(sources["load_model"], "needs a repository", "--model-repository with it")
     if settings.model_repository is not None and "max_batch_size" in dict(settings.batching):
         raise SettingsError(
             sources["max_batch_size"],

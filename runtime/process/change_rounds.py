@@ -6,7 +6,7 @@ it has done that, too, no other change begins: it joins, however often clients c
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -67,6 +67,22 @@ class ChangeRounds:
                 return await self._rounds(await self._step(change))
             except RequestError as error:
                 return problem_of(error)
+
+    async def serve_next(
+        self, next_config: Callable[[Mapping[str, ServingConfig]], Awaitable[ServingConfig]]
+    ) -> ServingConfig:
+        """Serve what `next_config` makes of what is served now, in every worker.
+
+        Raises:
+            RequestError: it is served in none.
+
+        """
+        async with self._one_at_a_time:
+            config = await next_config(self._served.models)
+            problem = await self._rounds(ServeModel(config))
+        if problem is not None:
+            raise problem.error()
+        return config
 
     async def join(self, slot: int, missed: Missed, joined: Callable[[], None]) -> Problem | None:
         """Have the worker in `slot`, which has just loaded, make up for what it missed; then call `joined`.

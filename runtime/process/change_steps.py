@@ -7,8 +7,16 @@ from collections.abc import Callable
 
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import ServingConfig
-from mcp2026.runtime.changes import Change, Changed, RegisterRegion, UnloadModel, UnregisterRegion
-from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
+from mcp2026.runtime.changes import (
+    Change,
+    Changed,
+    RegisterRegion,
+    UnloadModel,
+    UnregisterRegion,
+    VersionChange,
+    VersionsChanged,
+)
+from mcp2026.runtime.errors import ErrorCode, ModelLoadError, RequestError, StartupError
 from mcp2026.runtime.inference import InferenceService
 from mcp2026.runtime.model.freed_memory import give_back_freed_memory
 from mcp2026.runtime.model.loaded import ServedModel
@@ -52,13 +60,20 @@ class ChangeSteps:
         self._regions = regions
         self._tell = tell
         self._prepared: dict[int, tuple[Step, ServedModel | None]] = {}
-        self._waiting: dict[int, Changed] = {}
+        self._waiting: dict[int, Callable[[Answered], None]] = {}
         self._next_request = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request(self, change: Change, changed: Changed) -> None:
         """Ask the parent for `change`; `changed` is told the outcome."""
-        self._waiting[self._next_request] = changed
+        self._ask(change, lambda answer: changed(_error_of(answer)))
+
+    def request_versions(self, change: VersionChange, changed: VersionsChanged) -> None:
+        """Ask the parent for `change`; `changed` is told the revision of the model, or the problem."""
+        self._ask(change, lambda answer: changed(_error_of(answer) or answer.revision))
+
+    def _ask(self, change: Change | VersionChange, answered: Callable[[Answered], None]) -> None:
+        self._waiting[self._next_request] = answered
         self._tell(Ask(self._next_request, change))
         self._next_request += 1
 
@@ -74,8 +89,8 @@ class ChangeSteps:
                 self._tell(Committed(change_id))
             case Discard(change_id):
                 self._discard(change_id)
-            case Answered(request_id, problem):
-                self._waiting.pop(request_id)(problem.error() if problem is not None else None)
+            case Answered(request_id):
+                self._waiting.pop(request_id)(message)
 
     async def _prepare(self, change_id: int, step: Step) -> None:
         model = None
@@ -87,7 +102,7 @@ class ChangeSteps:
         except RequestError as error:
             self._tell(Prepared(change_id, problem_of(error)))
         except (StartupError, SettingsError) as error:
-            problem = RequestError(ErrorCode.INVALID_ARGUMENT, str(error), "model")
+            problem = RequestError(ErrorCode.INVALID_ARGUMENT, str(error), _field_of(error, step))
             self._tell(Prepared(change_id, problem_of(problem)))
         except Exception as error:
             log.exception("a change could not be prepared")
@@ -121,3 +136,15 @@ class ChangeSteps:
         prepared = self._prepared.pop(change_id, None)
         if prepared is not None and isinstance(prepared[0], RegisterRegion):
             self._regions.unregister(prepared[0].name)
+
+
+def _error_of(answer: Answered) -> RequestError | None:
+    return None if answer.problem is None else answer.problem.error()
+
+
+def _field_of(error: StartupError | SettingsError, step: Step) -> str:
+    """Return which field of the request named what cannot be served."""
+    if isinstance(step, ServeModel) and isinstance(error, ModelLoadError):
+        registered = [one.path for one in step.config.versions if one.uri]
+        return "uri" if error.path in registered else "model"
+    return "model"

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from mcp2026.api.serving import ServingConfig
-from mcp2026.runtime.changes import Change, RegisterRegion, UnloadModel, UnregisterRegion
+from mcp2026.runtime.changes import Change, RegisterRegion, UnloadModel, UnregisterRegion, VersionChange
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.settings import Settings
 
@@ -95,6 +95,8 @@ class Changed(msgspec.Struct, tag="changed"):
 
     request_id: int
     problem: Problem | None
+    revision: int = 0
+    """Of the model, where versions were registered or retired."""
 
 
 class Loaded(msgspec.Struct, tag="loaded"):
@@ -112,7 +114,7 @@ class Ask(msgspec.Struct, tag="ask"):
     """A client of this worker wants a change."""
 
     request_id: int
-    change: Change
+    change: Change | VersionChange
 
 
 class Prepared(msgspec.Struct, tag="prepared"):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp2026.api.serving import ServingConfig
-from mcp2026.runtime.changes import Change, LoadModel, UnloadModel
+from mcp2026.runtime.changes import Change, LoadModel, RegisterVersion, RetireVersion, UnloadModel
 from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
 from mcp2026.runtime.health import Health, Phase
@@ -40,9 +40,11 @@ from mcp2026.runtime.process.control import (
     Ready,
     Start,
     ToWorker,
+    problem_of,
     receive_from_worker,
     send,
 )
+from mcp2026.runtime.process.registrations import Registrations
 from mcp2026.runtime.process.served import Missed, Served
 from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
@@ -102,6 +104,7 @@ class Supervisor:
         self._startup_error: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._served = Served()
         self._changes = ChangeRounds(self._served, self, self._read_model, self._claim, self._retire)
+        self._registrations = Registrations(self._settings, self._changes, self._served.models)
         self._asked: set[asyncio.Task[None]] = set()
         self._addresses: Addresses
         self._metrics_url: dict[str, str] = {}
@@ -322,10 +325,18 @@ class Supervisor:
 
     async def _change(self, slot: _Slot, ask: Ask) -> None:
         """Make the change that a worker asks for, and tell it the outcome."""
-        problem = await self._changes.make(ask.change)
-        self._log_change(ask.change, problem)
+        change, problem, revision = ask.change, None, 0
+        if isinstance(change, RegisterVersion | RetireVersion):
+            try:
+                revision = await self._registrations.make(change)
+            except RequestError as error:
+                problem = problem_of(error)
+            _log_version_change(change, problem, revision)
+        else:
+            problem = await self._changes.make(change)
+            self._log_change(change, problem)
         if slot.writer is not None:
-            send(slot.writer, Changed(ask.request_id, problem))
+            send(slot.writer, Changed(ask.request_id, problem, revision))
 
     def _log_change(self, change: Change, problem: Problem | None) -> None:
         if not isinstance(change, LoadModel | UnloadModel):
@@ -403,3 +414,22 @@ class Supervisor:
         }
         reservation.close()
         return acceptors
+
+
+def _log_version_change(
+    change: RegisterVersion | RetireVersion, problem: Problem | None, revision: int
+) -> None:
+    asked = "registration" if isinstance(change, RegisterVersion) else "retirement"
+    named = f"version {change.version_id[:64]} of {change.model[:64]}"
+    if problem is not None:
+        log.warning("a client's %s of %s was refused: %s", asked, named, problem.message)
+    elif isinstance(change, RegisterVersion):
+        log.info(
+            "serving %s with weight %d in revision %d, as %s asked",
+            named,
+            change.weight,
+            revision,
+            change.owner_email,
+        )
+    else:
+        log.info("retired %s in revision %d", named, revision)

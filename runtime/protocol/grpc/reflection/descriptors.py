@@ -1,6 +1,7 @@
 """The files that describe the services of a port, found by name and by what they declare."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
@@ -42,7 +43,8 @@ class Descriptors:
         Raises KeyError if there is none.
         """
         extended = self._pool.FindMessageTypeByName(message)
-        found: FileDescriptor = self._pool.FindExtensionByNumber(extended, number).file
+        extension: Any = self._pool.FindExtensionByNumber(extended, number)  # its stub has no `file`
+        found: FileDescriptor = extension.file
         return found
 
     def extension_numbers(self, message: str) -> list[int]:
