@@ -104,8 +104,8 @@ class SchedulingContext(msgspec.Struct, frozen=True):
     qos_class: QosClass | None = None
     claims: SlaClaims | None = None
     """Of a token that verified."""
-    lowest: bool = False
-    """It should have had such a token: it is served by the last priority, for the default tenant."""
+    refusal: SlaRefusal | None = None
+    """Why its token is not taken: it is served by the last priority for the default tenant, if at all."""
 
 
 RandomBits = Callable[[int], int]

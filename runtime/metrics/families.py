@@ -1,9 +1,11 @@
 """Every metric of a server, by name."""
 
+from mcp2026.api.scheduling_context import SlaRefusal
 from mcp2026.runtime.errors import STATUS, ErrorCode
 from mcp2026.runtime.metrics.series import Family, Layout
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SLA_VERIFIED = "verified"
 ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 _STATUSES = ("code", tuple(sorted({"200", *(str(status.http) for status in STATUS.values())})))
@@ -84,6 +86,26 @@ class ServerFamilies:
         self.workers_ready = Family("mcp2026_workers_ready", "Worker processes that serve.", "gauge")
         self.worker_restarts = Family(
             "mcp2026_worker_restarts", "Workers that ended unasked and were started again.", "counter"
+        )
+        self.sla_tokens = Family(
+            "mcp2026_sla_tokens",
+            "Requests by what became of their SLA token: verified, or why it was not taken.",
+            "counter",
+            (("result", (SLA_VERIFIED, *(reason.value for reason in SlaRefusal))),),
+        )
+        self.sla_key_failures = Family(
+            "mcp2026_sla_key_failures", "Times that the key set of SLA tokens could not be read.", "counter"
+        )
+        self.spans_dropped = Family(
+            "mcp2026_spans_dropped",
+            "Not sent: requests that found the queue full, spans that the collector did not take.",
+            "counter",
+            (("reason", ("queue_full", "export_failed")),),
+        )
+        self.log_lines_left_out = Family(
+            "mcp2026_request_log_lines_left_out",
+            "Lines about failed or slow requests that would have been too many.",
+            "counter",
         )
         self.layout = Layout([value for value in vars(self).values() if isinstance(value, Family)])
 

@@ -2,8 +2,12 @@
 
 import time
 from bisect import bisect_left
+from typing import Literal
+
+from prometheus_client.samples import Exemplar
 
 from mcp2026.runtime.errors import STATUS, ErrorCode
+from mcp2026.runtime.metrics import exemplars
 from mcp2026.runtime.metrics import version_statistics as statistics
 from mcp2026.runtime.metrics.families import ROWS, SECONDS, SERVER, VERSION
 from mcp2026.runtime.metrics.series import Block, exposition
@@ -28,7 +32,7 @@ _CACHE_HIT = _column(VERSION.tensor_cache, "hit")
 _CACHE_MISS = _column(VERSION.tensor_cache, "miss")
 _REVISION = _column(VERSION.revision)
 _METRICS = slice(0, VERSION.layout.columns)
-_ALL = slice(0, statistics.VERSION_COLUMNS)
+_ALL = slice(0, statistics.STATISTICS_END)
 
 
 class VersionMetrics:
@@ -50,6 +54,12 @@ class VersionMetrics:
         row[statistics.OUTPUT_NS] += encode_ns
         if rows <= statistics.LARGEST_BATCH:
             row[statistics.BATCHES + rows * statistics.BATCH_COLUMNS + 3] += encode_ns
+
+    def exemplar(self, trace_id: str, request_ns: int) -> None:
+        """Keep the trace of a request that got its result as an example of how long requests take."""
+        bucket = bisect_left(_BOUNDS_NS, request_ns)
+        kept = exemplars.RequestExemplar(trace_id, request_ns / _PER_SECOND, time.time())
+        exemplars.keep(self._row, bucket, kept)
 
     def failed(self, code: ErrorCode, request_ns: int = 0) -> None:
         """Count a request that got an error."""
@@ -90,11 +100,11 @@ class VersionMetrics:
 
 def block_sizes(workers: int) -> BlockSizes:
     """Return the sizes of the shared memory: one row per worker and one for their parent."""
-    return BlockSizes(workers + 1, SERVER.layout.columns, statistics.VERSION_COLUMNS)
+    return BlockSizes(workers + 1, SERVER.layout.columns, exemplars.VERSION_COLUMNS)
 
 
 class RuntimeMetrics:
-    """What one process counts. All calls come from one thread."""
+    """What one process counts. All calls come from one thread, but for those that say otherwise."""
 
     def __init__(self, descriptor: int, workers: int, row: int) -> None:
         """Use row `row` of the memory behind `descriptor`; the parent's is the last, `workers`."""
@@ -109,6 +119,8 @@ class RuntimeMetrics:
         self._accept_failures = column(SERVER.accept_failures)
         self._workers_ready = column(SERVER.workers_ready)
         self._worker_restarts = column(SERVER.worker_restarts)
+        self._sla_key_failures = column(SERVER.sla_key_failures)
+        self._log_lines_left_out = column(SERVER.log_lines_left_out)
 
     # --- the parent
 
@@ -163,24 +175,47 @@ class RuntimeMetrics:
         """Say whether this worker serves."""
         self._row[self._workers_ready] = float(ready)
 
+    def sla_token(self, result: str) -> None:
+        """Count a request by what became of its token."""
+        self._row[SERVER.layout.column(SERVER.sla_tokens, result)] += 1
+
+    def sla_key_failure(self) -> None:
+        """Count a key set that could not be read. Only the thread that reads it does."""
+        self._row[self._sla_key_failures] += 1
+
+    def spans_dropped(self, reason: Literal["queue_full", "export_failed"], count: int) -> None:
+        """Count what is not sent. For each reason only one thread does."""
+        self._row[SERVER.layout.column(SERVER.spans_dropped, reason)] += count
+
+    def log_line_left_out(self) -> None:
+        """Count a line that would have been too many."""
+        self._row[self._log_lines_left_out] += 1
+
     # --- whoever is asked
 
-    def exposition(self) -> bytes:
-        """Return the sum over all processes in Prometheus' text format."""
+    def exposition(self, *, openmetrics: bool = False) -> bytes:
+        """Return the sum over all processes in Prometheus' text format, or in OpenMetrics with exemplars."""
         nothing: list[Block] = []
         models: list[Block] = []
         versions: list[Block] = []
         for block, model, version_id in self._blocks.named():
             kind = versions if version_id else models if model else nothing
-            kind.append(Block((model, version_id), self._blocks.version_totals(block, _METRICS)))
+            totals = self._blocks.version_totals(block, _METRICS)
+            told = {VERSION.request_seconds.name: self._exemplars(block)} if openmetrics else {}
+            kind.append(Block((model, version_id), totals, told))
         return exposition(
             [
                 (SERVER.layout, [Block((), self._blocks.server_totals())]),
                 (VERSION.of_versions, versions),
                 (VERSION.of_models, models),
                 (VERSION.of_nothing, nothing),
-            ]
+            ],
+            openmetrics=openmetrics,
         )
+
+    def _exemplars(self, block: int) -> list[Exemplar | None]:
+        found = exemplars.newest(self._blocks.version_rows(block, exemplars.COLUMNS))
+        return [one and Exemplar({"trace_id": one.trace_id}, one.seconds, one.at) for one in found]
 
     def statistics(self, model: str, version_id: str) -> VersionStatistics:
         """Return what a version did, summed over all processes.

@@ -1,9 +1,9 @@
 """Which metrics there are, where in a row each series lives, and how they are told to Prometheus."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, field
+from itertools import product, zip_longest
 from typing import Literal
 
 from prometheus_client.core import (
@@ -13,7 +13,9 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.samples import Exemplar
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,20 @@ class Block:
 
     labels: tuple[str, ...]
     totals: Sequence[float]
+    exemplars: Mapping[str, Sequence[Exemplar | None]] = field(default_factory=dict)
+    """By the name of a histogram, one for each of its buckets."""
 
 
-def exposition(parts: Iterable[tuple[Layout, Sequence[Block]]]) -> bytes:
-    """Return the blocks of each layout in Prometheus' text format.
+def exposition(parts: Iterable[tuple[Layout, Sequence[Block]]], *, openmetrics: bool = False) -> bytes:
+    """Return the blocks of each layout in Prometheus' text format, or in that of OpenMetrics with exemplars.
 
     A family may stand in several layouts: its series then come from the blocks of all of them.
     """
     registry = CollectorRegistry()
     registry.register(_Totals(parts))
+    if openmetrics:
+        text: bytes = generate_openmetrics(registry)  # type: ignore[no-untyped-call]
+        return text
     return generate_latest(registry)
 
 
@@ -111,17 +118,23 @@ def _add(metric: Metric, family: Family, layout: Layout, block: Block) -> None:
         start = layout.column(family, *values)
         labels = [*block.labels, *values]
         if isinstance(metric, HistogramMetricFamily):
-            _add_histogram(metric, labels, family, block.totals[start : start + family.width])
+            cells = block.totals[start : start + family.width]
+            _add_histogram(metric, labels, family, cells, block.exemplars.get(family.name, ()))
         elif isinstance(metric, CounterMetricFamily | GaugeMetricFamily):
             metric.add_metric(labels, block.totals[start])
 
 
 def _add_histogram(
-    metric: HistogramMetricFamily, labels: list[str], family: Family, cells: Sequence[float]
+    metric: HistogramMetricFamily,
+    labels: list[str],
+    family: Family,
+    cells: Sequence[float],
+    exemplars: Sequence[Exemplar | None],
 ) -> None:
     count = 0.0
-    buckets = []
-    for bound, cell in zip((*map(str, family.bounds), "+Inf"), cells, strict=False):
+    buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+    bounds = (*map(str, family.bounds), "+Inf")
+    for bound, cell, exemplar in zip_longest(bounds, cells[: len(bounds)], exemplars):
         count += cell
-        buckets.append((bound, count))
+        buckets.append((bound, count) if exemplar is None else (bound, count, exemplar))
     metric.add_metric(labels, buckets, cells[-1])

@@ -83,6 +83,10 @@ class SharedBlocks:
         """Return the sums over all processes of some columns of a version's block."""
         return _sums([self.version_row(block, row)[columns] for row in range(self._sizes.rows)])
 
+    def version_rows(self, block: int, columns: slice) -> list[list[float]]:
+        """Return some columns of a version's block as each process has them."""
+        return [list(self.version_row(block, row)[columns]) for row in range(self._sizes.rows)]
+
     def named(self) -> Iterator[tuple[int, str, str]]:
         """Iterate over block, model and version of everything that is or was served."""
         for block in range(self._sizes.capacity):

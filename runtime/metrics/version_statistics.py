@@ -18,7 +18,7 @@ INPUT_NS, RUN_NS, OUTPUT_NS, PARTS, FAILED, FAILED_NS, LAST_MS = range(_FIRST, _
 BATCHES = _FIRST + 7
 BATCH_COLUMNS = 4
 """Per number of rows: executions, and the nanoseconds of input, run and output."""
-VERSION_COLUMNS = BATCHES + (LARGEST_BATCH + 1) * BATCH_COLUMNS
+STATISTICS_END = BATCHES + (LARGEST_BATCH + 1) * BATCH_COLUMNS
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """Counting in several processes, and what a scrape and the statistics make of it."""
 
 import os
+import re
+import time
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from mcp2026.runtime.errors import ErrorCode
+from mcp2026.runtime.metrics import exemplars
 from mcp2026.runtime.metrics.families import SERVER, VERSION
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
 from mcp2026.runtime.metrics.series import Layout
@@ -139,3 +143,60 @@ def test_series_never_overlap(layout: Layout) -> None:
         for column in range(layout.column(family, *values), layout.column(family, *values) + family.width)
     ]
     assert sorted(used) == list(range(layout.columns))
+
+
+TRACES = [f"{number:032x}" for number in (2**127 + 5, 2**100 - 1, 77)]
+
+
+def exemplars_of(parent: RuntimeMetrics) -> dict[str, str]:
+    """Return what follows the buckets that have an exemplar, by their bounds."""
+    text = parent.exposition(openmetrics=True).decode()
+    return dict(re.findall(r'duration_seconds_bucket\{le="([^"]+)",[^}]*\} \S+ # (\{\S+ \S+) ', text))
+
+
+def test_openmetrics_has_the_newest_trace_of_each_bucket_over_all_processes(
+    descriptor: int, parent: RuntimeMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = [RuntimeMetrics(descriptor, WORKERS, row).version("m", "1") for row in range(WORKERS)]
+    for now, worker, trace, took_ns in [
+        (2_000.0, workers[0], TRACES[0], 3_000_000),
+        (1_000.0, workers[1], TRACES[1], 4_000_000),
+        (1_500.5, workers[1], TRACES[2], 60_000_000_000),
+    ]:
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        worker.answered(1, [took_ns], 0)
+        worker.exemplar(trace, took_ns)
+    assert exemplars_of(parent) == {
+        "0.005": f'{{trace_id="{TRACES[0]}"}} 0.003',
+        "+Inf": f'{{trace_id="{TRACES[2]}"}} 60.0',
+    }
+    assert parent.exposition(openmetrics=True).endswith(b"# EOF\n")
+    assert list(openmetrics_families(parent.exposition(openmetrics=True).decode()))
+    assert b" # " not in parent.exposition()
+
+
+def test_half_an_exemplar_is_not_told(descriptor: int, parent: RuntimeMetrics) -> None:
+    blocks = SharedBlocks(descriptor, block_sizes(WORKERS))
+    block = blocks.find("m", "1")
+    assert block is not None
+    parent.version("m", "1").exemplar(TRACES[0], 1_000)
+    row = blocks.version_row(block, WORKERS)
+    row[exemplars.FIRST + 3] = 5.0
+    assert exemplars_of(parent) == {}
+
+
+def test_what_becomes_of_tokens_spans_and_lines_is_counted(parent: RuntimeMetrics) -> None:
+    parent.sla_token("verified")
+    parent.sla_token("wrong_pod")
+    parent.sla_key_failure()
+    parent.spans_dropped("queue_full", 3)
+    parent.log_line_left_out()
+    for line in (
+        'mcp2026_sla_tokens_total{result="verified"} 1.0',
+        'mcp2026_sla_tokens_total{result="wrong_pod"} 1.0',
+        'mcp2026_sla_tokens_total{result="expired"} 0.0',
+        "mcp2026_sla_key_failures_total 1.0",
+        'mcp2026_spans_dropped_total{reason="queue_full"} 3.0',
+        "mcp2026_request_log_lines_left_out_total 1.0",
+    ):
+        assert line in parent.exposition().decode().splitlines()
