@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from mcp2026.api.serving import MAX_VERSIONS, ServedVersion, ServingConfig
+from mcp2026.api.shares import shares
 from mcp2026.runtime.errors import ErrorCode, RequestError
 
 
@@ -70,17 +71,6 @@ def without_version(config: ServingConfig, version_id: str) -> ServingConfig:
             "a model of which another version has a weight above 0; register one",
         )
     return replace(config, versions=tuple(_weighted(kept, 100)), revision=config.revision + 1)
-
-
-def shares(weights: Sequence[int], total: int) -> list[int]:
-    """Split `total` in the proportion of `weights`, not all 0, into whole numbers that sum to it."""
-    whole = sum(weights)
-    cut = [weight * total // whole for weight in weights]
-    remainders = [weight * total % whole for weight in weights]
-    largest_first = sorted(range(len(weights)), key=lambda index: -remainders[index])
-    for index in largest_first[: total - sum(cut)]:
-        cut[index] += 1
-    return cut
 
 
 def _weighted(versions: Sequence[ServedVersion], total: int) -> list[ServedVersion]:

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mcp2026.api.serving import MAX_VERSIONS, Batching, ServedVersion, ServingConfig
+from mcp2026.api.shares import shares
 from mcp2026.runtime.changes import RegisterVersion, RetireVersion
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.model import registered_files
 from mcp2026.runtime.model.registered_files import allowed_folders, registered_file
-from mcp2026.runtime.model.registration import shares, with_version, without_version
+from mcp2026.runtime.model.registration import with_version, without_version
 from mcp2026.runtime.process import registrations
 from mcp2026.runtime.process.registrations import Registrations
 from mcp2026.runtime.settings import Settings
