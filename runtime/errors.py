@@ -66,13 +66,20 @@ class RequestError(Exception):
     """One request cannot be served; the caller gets exactly this."""
 
     def __init__(
-        self, code: ErrorCode, message: str, field: str | None = None, allowed: str | None = None
+        self,
+        code: ErrorCode,
+        message: str,
+        field: str | None = None,
+        allowed: str | None = None,
+        rule: str | None = None,
     ) -> None:
+        """`rule` is the keyword of the contract's schema that is broken, if it is one of those."""
         super().__init__(message)
         self.code = code
         self.message = message
         self.field = field
         self.allowed = allowed
+        self.rule = rule
 
 
 def invalid(field: str, problem: str, allowed: str) -> RequestError:

@@ -17,15 +17,16 @@ class Problem(msgspec.Struct, frozen=True):
     message: str
     field: str | None = None
     allowed: str | None = None
+    rule: str | None = None
 
     def error(self) -> RequestError:
         """Return the error that this tells of."""
-        return RequestError(self.code, self.message, self.field, self.allowed)
+        return RequestError(self.code, self.message, self.field, self.allowed, self.rule)
 
 
 def problem_of(error: RequestError) -> Problem:
     """Return what the other process is told of `error`."""
-    return Problem(error.code, error.message, error.field, error.allowed)
+    return Problem(error.code, error.message, error.field, error.allowed, error.rule)
 
 
 class ServeModel(msgspec.Struct, frozen=True, tag="serve_model"):

@@ -249,6 +249,7 @@ def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...]
         "code": error.code.value,
         "message": error.message,
         "field": error.field,
+        "rule": error.rule,
         "allowed": error.allowed,
     }
     body = msgspec.json.encode(
