@@ -16,7 +16,9 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.runtime.batching import Batch, Lane, Model, ModelPolicy, Part, ProcessLimits, Request, Scheduler
+from mcp2026.runtime.context.observer import RequestObserver, plain_observer
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.engine import Engine
 from mcp2026.runtime.execution.job import Job
@@ -34,7 +36,14 @@ ASSEMBLE_AHEAD_BYTES = 256 * 1024
 NEVER = 1 << 62
 
 
-class Call(msgspec.Struct, eq=False):
+class Carried(msgspec.Struct, eq=False, kw_only=True):
+    """What comes with a request besides what it asks."""
+
+    context: SchedulingContext | None = None
+    """None if it came with nothing; one that fails has one by then."""
+
+
+class Call(Carried, eq=False):
     """One inference that a caller waits for; every protocol says how it is answered there."""
 
     version: LoadedVersion
@@ -72,6 +81,7 @@ class InferenceService:
         metrics: RuntimeMetrics,
         loop: asyncio.AbstractEventLoop,
         max_timeout_ns: int = 0,
+        observer: RequestObserver | None = None,
     ) -> None:
         """Let at most `max_queued_rows` rows with `max_queued_bytes` bytes of inputs wait.
 
@@ -79,6 +89,7 @@ class InferenceService:
         """
         self._loop = loop
         self._metrics = metrics
+        self._observer = observer or plain_observer()
         self._max_timeout_ns = max_timeout_ns
         self._scheduler = Scheduler(ProcessLimits(max_queued_rows, max_queued_bytes))
         self._models: dict[str, Model] = {}
@@ -117,7 +128,12 @@ class InferenceService:
         lane = version.lanes.get(shapes)
         if lane is None:
             lane = self._open_lane(version, shapes, inputs)
-        level, queue, tenant = lane.model.policy.place(call.priority, call.tenant)
+        context = call.context
+        if context is None or context.claims is None:
+            level, queue, tenant = lane.model.policy.place(call.priority, call.tenant)
+        else:
+            weight = context.claims.weight
+            level, queue, tenant = lane.model.policy.place_verified(call.priority, call.tenant, weight)
         timeout, limit = call.timeout_ns, self._max_timeout_ns
         named = timeout < limit
         deadline, expires = queue.deadlines(call.arrived_ns, timeout, limit or timeout, named=named)
@@ -336,8 +352,10 @@ class InferenceService:
         metrics = version.metrics
         metrics.queued(waited)
         metrics.answered(job.rows, [ended - call.arrived_ns for call, _ in encoded], ended - began)
+        self._observer.answered(job, [call for call, _ in encoded], ended)
         for call, reason in failed:
             metrics.failed(reason.code, ended - call.arrived_ns)
+            self._observer.failed(call, reason, ended, job)
             _tell(partial(call.fail, reason))
         for _, send in encoded:
             _tell(send)
@@ -364,8 +382,10 @@ class InferenceService:
         if call is None:
             return
         request.call = None
-        call.version.metrics.failed(code, time.monotonic_ns() - call.arrived_ns)
-        _tell(partial(call.fail, RequestError(code, message)))
+        now, error = time.monotonic_ns(), RequestError(code, message)
+        call.version.metrics.failed(code, now - call.arrived_ns)
+        self._observer.failed(call, error, now)
+        _tell(partial(call.fail, error))
 
 
 def _tell(send: Callable[[], None]) -> None:

@@ -5,6 +5,8 @@ import msgspec
 from mcp2026.api.serving import QueuePolicy, ServingConfig
 
 NANOSECONDS_PER_MS = 1_000_000
+MAX_VERIFIED = 256
+"""Accounts of one model for tenants whose weight a token says."""
 
 
 class ProcessLimits(msgspec.Struct, frozen=True):
@@ -61,6 +63,7 @@ class ModelPolicy:
         self._queue = Queue(config.queue)
         self._own = {level: Queue(policy) for level, policy in config.priorities.queues.items()}
         self._tenants = {tenant.tenant_id: tenant.weight for tenant in config.tenants}
+        self._verified: dict[str, int] = {}
         self._unlabelled = (
             self._default_level,
             self._own.get(self._default_level, self._queue),
@@ -77,9 +80,23 @@ class ModelPolicy:
         level = min(priority, self._levels) if priority > 0 else self._default_level
         return level, self._own.get(level, self._queue), tenant if tenant in self._tenants else ""
 
+    def place_verified(self, priority: int, tenant: str, weight: int) -> tuple[int, Queue, str]:
+        """Return the same for a request whose tenant and weight are verified.
+
+        It has an account of its own, which nobody gets by a label alone: each pair of tenant and weight has
+        one. Beyond `MAX_VERIFIED` of them, such requests are placed by their labels.
+        """
+        level, queue, account = self.place(priority, tenant)
+        verified = f"{tenant}\0{weight}"  # no label can hold that character
+        if verified not in self._verified:
+            if len(self._verified) >= MAX_VERIFIED:
+                return level, queue, account
+            self._verified[verified] = weight
+        return level, queue, verified
+
     def weight(self, tenant: str) -> int:
-        """Return the share of a tenant under contention, relative to the others'."""
-        return self._tenants.get(tenant, 1)
+        """Return the share of a tenant, by its account, under contention, relative to the others'."""
+        return self._tenants.get(tenant) or self._verified.get(tenant, 1)
 
     def run_rows(self, rows: int) -> int:
         """Return how many rows run for a batch of `rows`."""

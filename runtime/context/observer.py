@@ -70,7 +70,7 @@ class RequestObserver:
         dropped: Callable[[int], None] = lambda _requests: None,
     ) -> None:
         """Record sampled requests by `spans`, if there are any; `dropped` is told how many had no room."""
-        self._contexts = contexts
+        self.contexts = contexts
         self._log = log
         self._spans = spans
         self._dropped = dropped
@@ -78,6 +78,8 @@ class RequestObserver:
     def answered(self, run: ObservedRun, calls: Sequence[ObservedCall], ended_ns: int) -> None:
         """Tell of calls that share a run and have got their results, at `ended_ns`."""
         watches_all = self._log.watches_all
+        if not watches_all:
+            calls = [call for call in calls if call.context is not None]
         recorded = []
         for call in calls:
             context = call.context
@@ -115,7 +117,7 @@ class RequestObserver:
         version: str = "",
     ) -> SchedulingContext:
         """Tell of a request that gets `error` before it became a call; return the context for its answer."""
-        context = context or SchedulingContext(self._contexts.new_trace())
+        context = context or SchedulingContext(self.contexts.new_trace())
         trace, qos_class, tenant = context.trace, context.qos_class, ""
         priority = 0
         if context.claims is not None:
@@ -126,7 +128,7 @@ class RequestObserver:
         return context
 
     def _begin(self, call: ObservedCall) -> SchedulingContext:
-        context = call.context = SchedulingContext(self._contexts.new_trace())
+        context = call.context = SchedulingContext(self.contexts.new_trace())
         return context
 
     def _fail(self, settled: Settled, error: RequestError) -> None:
@@ -161,3 +163,8 @@ def _settled(
         ended_ns,
         run.assemble_ns if run is not None else 0,
     )
+
+
+def plain_observer() -> RequestObserver:
+    """Return an observer of which nothing is asked: failures are logged, traces are carried."""
+    return RequestObserver(RequestContexts(), RequestLog(slow_ns=None, every=False, left_out=lambda: None))

@@ -28,11 +28,8 @@ class RequestLog:
         self._every = every
         self._left_out = left_out
         self._budget = LineBudget(LINES_PER_SECOND, BURST)
-
-    @property
-    def watches_all(self) -> bool:
+        self.watches_all = every or slow_ns is not None
         """Requests that were answered may be written as well."""
-        return self._every or self._slow_ns is not None
 
     def wants(self, took_ns: int) -> bool:
         """Return whether an answered request that took so long is written, if the budget allows it."""

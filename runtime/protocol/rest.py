@@ -8,6 +8,8 @@ from functools import partial
 
 import msgspec
 
+from mcp2026.api.scheduling_context import SchedulingContext
+from mcp2026.runtime.context.observer import RequestObserver, plain_observer
 from mcp2026.runtime.errors import STATUS, ErrorCode, RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.health import Health
@@ -16,15 +18,18 @@ from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, VersionMetri
 from mcp2026.runtime.model.loaded import ServedModel, rows_of_a_run
 from mcp2026.runtime.model.signature import STRING, TensorSpec
 from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.protocol.context_headers import Fields, carrying, context_fields
 from mcp2026.runtime.protocol.exchange import JSON, Cancel, Handler, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.json_codec import InferRequest, JsonCodec
 from mcp2026.runtime.protocol.json_turns import LARGE_BODY, LARGE_VALUES, InTurns, Turns, at_once
-from mcp2026.runtime.protocol.scheduling_labels import scheduling_labels
+from mcp2026.runtime.protocol.scheduling_labels import entitled, scheduling_labels
 
 log = logging.getLogger(__name__)
 
 INFER_PATH = "/v1/infer"
 _METRICS_TYPE = b"text/plain; version=1.0.0; charset=utf-8"
+_OPENMETRICS = b"application/openmetrics-text"
+_OPENMETRICS_TYPE = _OPENMETRICS + b"; version=1.0.0; charset=utf-8"
 _TEXT = b"text/plain; charset=utf-8"
 
 _CODES_OF_PROTOCOL = {
@@ -45,8 +50,9 @@ class Observability:
         self._metrics = metrics
         self._failures = metrics.version()
         """Counts requests that failed before their model was known."""
-        self._page: bytes | None = None
-        """The metrics, for all who ask in one round of the event loop: they cost a millisecond or more."""
+        self._pages: dict[bool, bytes] = {}
+        """The metrics in either format, for all who ask in one round of the event loop: they cost a
+        millisecond or more."""
         self._routes: dict[str, dict[str, Handler]] = {
             "/healthz": {"GET": self._live},
             "/readyz": {"GET": self._ready},
@@ -94,10 +100,11 @@ class Observability:
         self._failures.failed(code)
         return error_response(RequestError(code, message))
 
-    def _broke(self, respond: Respond) -> None:
+    def _broke(self, respond: Respond, context: SchedulingContext | None = None) -> None:
         """Answer for an exception that nobody expected."""
         self._failures.failed(ErrorCode.INTERNAL)
-        respond(error_response(RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")))
+        error = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
+        respond(error_response(error, context=context))
 
     def _live(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         respond(Response(200, b"ok\n", _TEXT))
@@ -108,14 +115,13 @@ class Observability:
         else:
             respond(Response(503, f"{self._health.phase}\n".encode(), _TEXT, ((b"retry-after", b"1"),)))
 
-    def _scrape(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        if self._page is None:
-            self._page = self._metrics.exposition()
-            asyncio.get_running_loop().call_soon(self._forget_page)
-        respond(Response(200, self._page, _METRICS_TYPE))
-
-    def _forget_page(self) -> None:
-        self._page = None
+    def _scrape(self, head: RequestHead, _body: bytes, respond: Respond) -> None:
+        openmetrics = _OPENMETRICS in head.headers.get(b"accept", b"").lower()
+        page = self._pages.get(openmetrics)
+        if page is None:
+            page = self._pages[openmetrics] = self._metrics.exposition(openmetrics=openmetrics)
+            asyncio.get_running_loop().call_soon(self._pages.clear)
+        respond(Response(200, page, _OPENMETRICS_TYPE if openmetrics else _METRICS_TYPE))
 
 
 class RestApi(Observability):
@@ -128,8 +134,11 @@ class RestApi(Observability):
         store: ModelStore,
         service: InferenceService,
         max_timeout_ns: int,
+        observer: RequestObserver | None = None,
     ) -> None:
         super().__init__(health, metrics)
+        self._observer = observer or plain_observer()
+        self._contexts = self._observer.contexts
         self._store = store
         self._service = service
         self._codec = JsonCodec(store, max_timeout_ns)
@@ -151,38 +160,60 @@ class RestApi(Observability):
     def infer(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         """Serve one inference request. Whatever goes wrong in here, it is answered."""
         arrived_ns = time.monotonic_ns()
+        context = self._contexts.of(head.headers)
+        if context is not None:
+            respond = carrying(respond, context)
         if len(body) > LARGE_BODY:
-            return self._infer_in_turns(head, body, respond, arrived_ns)
+            return self._infer_in_turns(head, body, respond, arrived_ns, context)
         try:
-            return self._submit(self._codec.decode(body), head, respond, arrived_ns)
+            return self._submit(self._codec.decode(body), head, respond, arrived_ns, context)
         except RequestError as error:
-            self._fail(error, respond)
+            self._fail(error, respond, arrived_ns, context)
         except Exception:
             log.exception("%s %s failed", head.method, head.path)
-            self._broke(respond)
+            self._broke(respond, context)
         return None
 
-    def _infer_in_turns(self, head: RequestHead, body: bytes, respond: Respond, arrived_ns: int) -> Cancel:
+    def _infer_in_turns(
+        self,
+        head: RequestHead,
+        body: bytes,
+        respond: Respond,
+        arrived_ns: int,
+        context: SchedulingContext | None,
+    ) -> Cancel:
         cancel: Cancel | None = None
 
         def read() -> InTurns[None]:
             nonlocal cancel
             try:
                 request = yield from self._codec.decode_in_turns(body)
-                cancel = self._submit(request, head, respond, arrived_ns)
+                cancel = self._submit(request, head, respond, arrived_ns, context)
             except RequestError as error:
-                self._fail(error, respond)
+                self._fail(error, respond, arrived_ns, context)
             except Exception:
                 log.exception("a large body could not be read")
-                self._broke(respond)
+                self._broke(respond, context)
 
         work = read()
         if not self._turns.add(work, len(body)):
-            self._fail(RequestError(ErrorCode.QUEUE_FULL, "too many large bodies wait already"), respond)
+            error = RequestError(ErrorCode.QUEUE_FULL, "too many large bodies wait already")
+            self._fail(error, respond, arrived_ns, context)
         return lambda: work.close() if cancel is None else cancel()
 
-    def _submit(self, request: InferRequest, head: RequestHead, respond: Respond, arrived_ns: int) -> Cancel:
-        labels = scheduling_labels(head.headers, request.model.config)
+    def _submit(
+        self,
+        request: InferRequest,
+        head: RequestHead,
+        respond: Respond,
+        arrived_ns: int,
+        context: SchedulingContext | None,
+    ) -> Cancel:
+        config = request.model.config
+        labels = scheduling_labels(head.headers, config)
+        if context is not None:
+            self._contexts.admit(context)
+            labels = entitled(labels, context, config.priorities.levels)
         return self._service.submit(
             _RestCall(
                 request.version,
@@ -196,6 +227,7 @@ class RestApi(Observability):
                 respond,
                 self._codec,
                 self._turns,
+                context=context,
             )
         )
 
@@ -204,9 +236,12 @@ class RestApi(Observability):
         models = self._store.models()
         return models[0].metrics if len(models) == 1 else self._failures
 
-    def _fail(self, error: RequestError, respond: Respond) -> None:
+    def _fail(
+        self, error: RequestError, respond: Respond, arrived_ns: int, context: SchedulingContext | None
+    ) -> None:
         self._counters().failed(error.code)
-        respond(error_response(error))
+        context = self._observer.refused(error, context, arrived_ns)
+        respond(error_response(error, context=context))
 
     def _models(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         models = [_describe(model) for model in self._store.models()]
@@ -226,7 +261,7 @@ class _RestCall(Call):
         return partial(self.respond, Response(200, self.codec.encode(self.request, outputs)))
 
     def fail(self, error: RequestError) -> None:
-        self.respond(error_response(error))
+        self.respond(error_response(error, context=self.context))
 
     def _send_in_turns(self, outputs: list[Array]) -> None:
         size = sum(array.nbytes for array in outputs)
@@ -242,8 +277,10 @@ class _RestCall(Call):
             self.respond(Response(200, body))
 
 
-def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
-    """Return `error` as a response, by the one table of statuses."""
+def error_response(
+    error: RequestError, headers: Fields = (), context: SchedulingContext | None = None
+) -> Response:
+    """Return `error` as a response, by the one table of statuses. It names its trace, or a new one."""
     status = STATUS[error.code]
     document = {
         "code": error.code.value,
@@ -257,7 +294,9 @@ def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...]
     )
     if status.retry_after_seconds is not None:
         headers = (*headers, (b"retry-after", b"%d" % status.retry_after_seconds))
-    return Response(status.http, body, JSON, headers)
+    if status.challenge is not None:
+        headers = (*headers, (b"www-authenticate", status.challenge.encode()))
+    return Response(status.http, body, JSON, (*headers, *context_fields(context)))
 
 
 def _describe(model: ServedModel) -> dict[str, object]:

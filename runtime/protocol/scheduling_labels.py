@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mcp2026.api.names import PRIORITY_HEADER, TENANT_HEADER
+from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.errors import invalid
 
@@ -37,8 +38,22 @@ def scheduling_labels(headers: Mapping[bytes, bytes], config: ServingConfig) -> 
     level = 0 if priority is None else _level(priority)
     check_priority(level, config, PRIORITY_HEADER)
     if tenant is not None and len(tenant) > _MAX_TENANT:
-        raise invalid(TENANT_HEADER, f"has {len(tenant)} characters", f"at most {_MAX_TENANT}")
+        raise invalid(TENANT_HEADER, f"has {len(tenant)} characters", f"at most {_MAX_TENANT}", "maxLength")
     return SchedulingLabels(level, tenant.decode("latin-1") if tenant is not None else "")
+
+
+def entitled(labels: SchedulingLabels, context: SchedulingContext, levels: int) -> SchedulingLabels:
+    """Return how a request is scheduled that says `labels`, given what its token entitles it to.
+
+    What a verified token says counts, whatever the labels say: its priority, or the last of the `levels` that
+    the model has. Without a token that should be there, a request is served last, for the default tenant.
+    """
+    claims = context.claims
+    if claims is not None:
+        return SchedulingLabels(min(claims.priority, levels), claims.tenant)
+    if context.refusal is not None:
+        return SchedulingLabels(levels, "")
+    return labels
 
 
 def check_priority(level: int, config: ServingConfig, field: str) -> None:
@@ -50,7 +65,8 @@ def check_priority(level: int, config: ServingConfig, field: str) -> None:
     """
     levels = config.priorities.levels
     if not 0 <= level <= levels:
-        raise invalid(field, f"{level} is out of range", f"1 (first) to {levels}, or 0 for the default")
+        allowed = f"1 (first) to {levels}, or 0 for the default"
+        raise invalid(field, f"{level} is out of range", allowed, "minimum" if level < 0 else "maximum")
 
 
 def _level(text: bytes) -> int:
@@ -58,4 +74,4 @@ def _level(text: bytes) -> int:
         return int(text)
     except ValueError:
         shown = text[:32].decode("latin-1")
-        raise invalid(PRIORITY_HEADER, f"{shown!r} is not a number", "a whole number") from None
+        raise invalid(PRIORITY_HEADER, f"{shown!r} is not a number", "a whole number", "type") from None
