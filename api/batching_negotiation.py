@@ -7,7 +7,7 @@ then a batch leaves as soon as it has `min_size` rows or its first request has w
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from mcp2026.api.names import BATCH_CAPABLE_HEADER, BATCHING_HEADER
 
@@ -31,14 +31,19 @@ _RANGES = {_DELAY: (0, MAX_DELAY_MS), _SIZE: (1, MAX_MIN_SIZE), _EARLY_HINTS: (0
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
 
 
+Refusal = Literal["malformed", "out_of_range"]
+"""Why an offer is refused, as metrics count it."""
+
+
 class NegotiationError(ValueError):
     """An offer has a value that it may not have."""
 
-    def __init__(self, field: str, problem: str, allowed: str) -> None:
+    def __init__(self, field: str, problem: str, allowed: str, reason: Refusal = "malformed") -> None:
         super().__init__(f"{field}: {problem}; allowed: {allowed}")
         self.field = field
         self.problem = problem
         self.allowed = allowed
+        self.reason = reason
 
 
 class BatchingOffer(NamedTuple):
@@ -242,4 +247,4 @@ def _shown(text: str) -> str:
 
 def _check(field: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise NegotiationError(field, f"{value} is out of range", f"{low} to {high}")
+        raise NegotiationError(field, f"{value} is out of range", f"{low} to {high}", "out_of_range")

@@ -14,6 +14,13 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from mcp2026.api.batching_negotiation import (
+    DEFAULT_DELAY_MS,
+    DEFAULT_MIN_SIZE,
+    MAX_DELAY_MS,
+    MAX_MIN_SIZE,
+    BatchingOffer,
+)
 from mcp2026.api.errors import InvalidResourceError, SettingsError
 from mcp2026.api.names import REST_PORT
 from mcp2026.api.serving import (
@@ -29,9 +36,13 @@ from mcp2026.api.serving import (
 )
 from mcp2026.api.settings import SettingsParser
 from mcp2026.api.structured_log import LogFormat, LogLevel
+from mcp2026.runtime.protocol.http2.limits import Http2Limits
 
 ENVIRONMENT_PREFIX = "MCP2026_"
-MIB = 1024 * 1024
+KIB = 1024
+MIB = 1024 * KIB
+
+_HTTP2 = Http2Limits()
 
 ModelControl = Literal["none", "explicit"]
 ProviderChoice = Literal["auto", "cpu", "cuda", "tensorrt"]
@@ -69,6 +80,40 @@ class Settings:
     log_level: LogLevel = "INFO"
     threads: int | None = None
     provider: ProviderChoice = "auto"
+    negotiation: bool = True
+    negotiate_delay_ms: int = DEFAULT_DELAY_MS
+    negotiate_min_size: int = DEFAULT_MIN_SIZE
+    max_header_kib: int = _HTTP2.max_header_bytes // KIB
+    max_headers: int = _HTTP2.max_headers
+    http2_streams: int = _HTTP2.max_streams
+    http2_resets: int = _HTTP2.resets
+    http2_resets_per_second: float = _HTTP2.resets_per_second
+    http2_settings: int = _HTTP2.settings_frames
+    http2_settings_per_second: float = _HTTP2.settings_frames_per_second
+    http2_idle_frames: int = _HTTP2.idle_frames
+    http2_idle_frames_per_second: float = _HTTP2.idle_frames_per_second
+
+    @property
+    def offer(self) -> BatchingOffer | None:
+        """What the server offers to negotiate about batching; None: nothing."""
+        return BatchingOffer(self.negotiate_delay_ms, self.negotiate_min_size) if self.negotiation else None
+
+    @property
+    def http2_limits(self) -> Http2Limits:
+        """What one client may ask of a connection of HTTP/2."""
+        return Http2Limits(
+            max_streams=self.http2_streams,
+            max_header_bytes=self.max_header_kib * KIB,
+            max_headers=self.max_headers,
+            held_bytes=self.max_body_bytes,
+            unsent_bytes=self.max_body_bytes,
+            resets=self.http2_resets,
+            resets_per_second=self.http2_resets_per_second,
+            settings_frames=self.http2_settings,
+            settings_frames_per_second=self.http2_settings_per_second,
+            idle_frames=self.http2_idle_frames,
+            idle_frames_per_second=self.http2_idle_frames_per_second,
+        )
 
     @property
     def chosen_grpc_port(self) -> int:
@@ -137,6 +182,9 @@ class _Option:
 
 _NUMBER = "a number of seconds"
 _WHOLE = "a whole number"
+_RATE = "a number per second"
+_BURSTS = (10, 1_000_000)
+_RATES = (0, 1_000_000)
 _BATCHING_OPTIONS = (
     _Option("max_batch_size", int, _WHOLE, "most rows in one execution (32)", MAX_BATCH_SIZE_RANGE),
     _Option(
@@ -195,6 +243,42 @@ _SERVER_OPTIONS = (
         ("auto", "cpu", "cuda", "tensorrt"),
     ),
 )
+_NEGOTIATION_OPTIONS = (
+    _Option("negotiation", _boolean, "true or false", "offer clients to negotiate about batching (on)"),
+    _Option(
+        "negotiate_delay_ms",
+        int,
+        _WHOLE,
+        f"longest wait that is offered, in ms ({DEFAULT_DELAY_MS})",
+        (0, MAX_DELAY_MS),
+    ),
+    _Option(
+        "negotiate_min_size",
+        int,
+        _WHOLE,
+        f"rows that are offered to suffice for a batch ({DEFAULT_MIN_SIZE})",
+        (1, MAX_MIN_SIZE),
+    ),
+)
+_CLIENT_OPTIONS = (
+    _Option("max_header_kib", int, _WHOLE, "largest head of a request in KiB (64)", (4, 1_024)),
+    _Option("max_headers", int, _WHOLE, "most headers of a request (128)", (8, 10_000)),
+    _Option("http2_streams", int, _WHOLE, "most requests of a connection at a time (256)", (1, 100_000)),
+    _Option(
+        "http2_resets", int, _WHOLE, "streams that a client may open and drop in a burst (1000)", _BURSTS
+    ),
+    _Option("http2_resets_per_second", float, _RATE, "and after that, per second (33)", _RATES),
+    _Option("http2_settings", int, _WHOLE, "SETTINGS frames that it may send in a burst (100)", _BURSTS),
+    _Option("http2_settings_per_second", float, _RATE, "and after that, per second (10)", _RATES),
+    _Option(
+        "http2_idle_frames",
+        int,
+        _WHOLE,
+        "frames without work, such as PING and PRIORITY, in a burst (10000)",
+        _BURSTS,
+    ),
+    _Option("http2_idle_frames_per_second", float, _RATE, "and after that, per second (1000)", _RATES),
+)
 _SOURCE_OPTIONS = (
     _Option(
         "model_path",
@@ -215,11 +299,19 @@ _SOURCE_OPTIONS = (
         "a folder of models as Triton has it: <name>/<version>/model.onnx, with or without config.pbtxt",
     ),
 )
-_OPTIONS = (*_SOURCE_OPTIONS, *_SERVER_OPTIONS, *_BATCHING_OPTIONS)
+_OPTIONS = (
+    *_SOURCE_OPTIONS,
+    *_SERVER_OPTIONS,
+    *_BATCHING_OPTIONS,
+    *_NEGOTIATION_OPTIONS,
+    *_CLIENT_OPTIONS,
+)
 _GROUPS = (
     ("what to serve, exactly one of", _SOURCE_OPTIONS),
     ("server", _SERVER_OPTIONS),
     ("batching, instead of what the configuration or the repository says", _BATCHING_OPTIONS),
+    ("batching that clients negotiate", _NEGOTIATION_OPTIONS),
+    ("what one client may ask of a connection", _CLIENT_OPTIONS),
 )
 
 

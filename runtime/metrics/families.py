@@ -1,8 +1,12 @@
 """Every metric of a server, by name."""
 
+from typing import get_args
+
+from mcp2026.api.batching_negotiation import Refusal
 from mcp2026.api.scheduling_context import SlaRefusal
 from mcp2026.runtime.errors import STATUS, ErrorCode
 from mcp2026.runtime.metrics.series import Family, Layout
+from mcp2026.runtime.negotiation.terms import Carrier
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SLA_VERIFIED = "verified"
@@ -10,6 +14,7 @@ ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 _STATUSES = ("code", tuple(sorted({"200", *(str(status.http) for status in STATUS.values())})))
 _REASONS = ("reason", tuple(code.value for code in ErrorCode))
+_CARRIERS = ("carrier", tuple(carrier.value for carrier in Carrier))
 
 
 class VersionFamilies:
@@ -106,6 +111,36 @@ class ServerFamilies:
             "mcp2026_request_log_lines_left_out",
             "Lines about failed or slow requests that would have been too many.",
             "counter",
+        )
+        self.http2_connections = Family(
+            "mcp2026_http2_connections",
+            "Open HTTP/2 connections, by whether their settings negotiate batching.",
+            "gauge",
+            (("batching", ("negotiated", "single")),),
+        )
+        self.sessions = Family(
+            "mcp2026_batching_sessions",
+            "Open connections that negotiated batching, by what carried the client's offer.",
+            "gauge",
+            (_CARRIERS,),
+        )
+        self.sessions_begun = Family(
+            "mcp2026_batching_sessions_begun",
+            "Connections that negotiated batching, by what carried the client's offer.",
+            "counter",
+            (_CARRIERS,),
+        )
+        self.negotiated_requests = Family(
+            "mcp2026_batching_requests",
+            "Requests for which negotiated batching was active.",
+            "counter",
+            (_CARRIERS,),
+        )
+        self.refused_offers = Family(
+            "mcp2026_batching_offers_refused",
+            "Offers to negotiate batching that were malformed or out of range.",
+            "counter",
+            (_CARRIERS, ("reason", get_args(Refusal))),
         )
         self.layout = Layout([value for value in vars(self).values() if isinstance(value, Family)])
 

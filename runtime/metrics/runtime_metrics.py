@@ -10,9 +10,12 @@ from mcp2026.runtime.errors import STATUS, ErrorCode
 from mcp2026.runtime.metrics import exemplars
 from mcp2026.runtime.metrics import version_statistics as statistics
 from mcp2026.runtime.metrics.families import ROWS, SECONDS, SERVER, VERSION
+from mcp2026.runtime.metrics.negotiation_counts import GAUGES, NegotiationCounts, carrier_totals
 from mcp2026.runtime.metrics.series import Block, exposition
 from mcp2026.runtime.metrics.shared_blocks import BlockSizes, SharedBlocks
 from mcp2026.runtime.metrics.version_statistics import VersionStatistics, read_statistics
+from mcp2026.runtime.negotiation.sessions import CarrierTotals
+from mcp2026.runtime.negotiation.terms import Carrier
 
 _PER_SECOND = 1e9
 _BOUNDS_NS = tuple([bound * _PER_SECOND for bound in SECONDS])
@@ -121,6 +124,7 @@ class RuntimeMetrics:
         self._worker_restarts = column(SERVER.worker_restarts)
         self._sla_key_failures = column(SERVER.sla_key_failures)
         self._log_lines_left_out = column(SERVER.log_lines_left_out)
+        self.negotiation = NegotiationCounts(self._row)
 
     # --- the parent
 
@@ -143,7 +147,7 @@ class RuntimeMetrics:
     def reset_gauges(self, row: int | None = None) -> None:
         """Set the gauges of a row to zero: its process has just begun, or has ended."""
         cells = self._row if row is None else self._blocks.server_row(row)
-        for index in (self._queued_rows, self._pending, self._connections, self._workers_ready):
+        for index in (self._queued_rows, self._pending, self._connections, self._workers_ready, *GAUGES):
             cells[index] = 0.0
 
     def worker_restarted(self) -> None:
@@ -216,6 +220,10 @@ class RuntimeMetrics:
     def _exemplars(self, block: int) -> list[Exemplar | None]:
         found = exemplars.newest(self._blocks.version_rows(block, exemplars.COLUMNS))
         return [one and Exemplar({"trace_id": one.trace_id}, one.seconds, one.at) for one in found]
+
+    def carriers(self) -> dict[Carrier, CarrierTotals]:
+        """Return what all processes counted of negotiated batching."""
+        return carrier_totals(self._blocks.server_totals())
 
     def statistics(self, model: str, version_id: str) -> VersionStatistics:
         """Return what a version did, summed over all processes.

@@ -27,6 +27,7 @@ from mcp2026.runtime.model.loaded import ServedModel
 from mcp2026.runtime.model.loading import load_model
 from mcp2026.runtime.model.sources import repository_names
 from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.negotiation.connection import Negotiation
 from mcp2026.runtime.process.accepting import Acceptor, AcceptPauses
 from mcp2026.runtime.process.change_steps import ChangeSteps
 from mcp2026.runtime.process.control import (
@@ -44,6 +45,7 @@ from mcp2026.runtime.process.control import (
     send,
 )
 from mcp2026.runtime.process.sockets import BACKLOG
+from mcp2026.runtime.protocol.batched_paths import BatchedPaths
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.grpc.health import SERVICE as HEALTH
 from mcp2026.runtime.protocol.grpc.health import HealthService
@@ -58,7 +60,7 @@ from mcp2026.runtime.protocol.open_inference.http_api import OpenInferenceApi
 from mcp2026.runtime.protocol.open_inference.requests import Limits
 from mcp2026.runtime.protocol.rest import RestApi
 from mcp2026.runtime.protocol.service_files import service_files
-from mcp2026.runtime.settings import MIB
+from mcp2026.runtime.settings import KIB, MIB
 from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
@@ -115,9 +117,18 @@ class Worker:
         )
         most = max(settings.queue_mib * MIB, settings.max_body_bytes)
         self._limits = ConnectionLimits(
-            max_body_bytes=settings.max_body_bytes, unfinished_bytes=most, unsent_bytes=most
+            max_body_bytes=settings.max_body_bytes,
+            max_head_bytes=settings.max_header_kib * KIB,
+            max_headers=settings.max_headers,
+            unfinished_bytes=most,
+            unsent_bytes=most,
         )
         self._connections = Connections(loop, metrics.connections, self._limits)
+        self._negotiation = (
+            None
+            if settings.offer is None
+            else Negotiation(settings.offer, BatchedPaths(), metrics.negotiation)
+        )
         self._pauses = AcceptPauses()
         self._acceptors: list[Acceptor] = []
 
@@ -178,10 +189,11 @@ class Worker:
 
     def _listen(self) -> None:
         watched = (self._limits, self._connections, self._loop)
-        http = connection_factory(self._site, *watched)
+        negotiated = (self._negotiation, self._settings.http2_limits)
+        http = connection_factory(self._site, *watched, None, *negotiated)
         for descriptor in self._start.http:
             self._accept(http, descriptor)
-        grpc = grpc_connection_factory(self._grpc, *watched)
+        grpc = grpc_connection_factory(self._grpc, *watched, *negotiated)
         for descriptor in self._start.grpc:
             self._accept(grpc, descriptor)
 
@@ -195,6 +207,8 @@ class Worker:
         """Take nothing new, answer everything that was taken, and say so to whoever waits too long."""
         self._health.advance(Phase.DRAINING)
         self._service.drain()
+        if self._negotiation is not None:
+            self._negotiation.change(None)
         for acceptor in self._acceptors:
             acceptor.close()
         await asyncio.sleep(IN_FLIGHT_GRACE)

@@ -6,6 +6,9 @@ from typing import Protocol
 
 import msgspec
 
+from mcp2026.api.batching_negotiation import NegotiationError
+from mcp2026.runtime.negotiation.terms import Terms
+
 JSON = b"application/json"
 
 Respond = Callable[["Response"], None]
@@ -24,6 +27,10 @@ class RequestHead:
     """Names in lower case; of repeated headers the last."""
     handler: "Handler | None" = field(default=None, compare=False, repr=False)
     """What serves it, once the application has looked for that."""
+    batching: Terms | None = field(default=None, compare=False, repr=False)
+    """What was negotiated; None: the request is on its own."""
+    refused_offer: NegotiationError | None = field(default=None, compare=False, repr=False)
+    """What is wrong with its offer to negotiate; the application does not admit it then."""
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):

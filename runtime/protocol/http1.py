@@ -12,6 +12,8 @@ import time
 from collections import deque
 from typing import cast
 
+from mcp2026.runtime.negotiation.connection import ConnectionNegotiation, Negotiation
+from mcp2026.runtime.negotiation.terms import Terms
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application, RequestHead, Response
 from mcp2026.runtime.protocol.http1_exchange import Exchange
@@ -21,6 +23,7 @@ from mcp2026.runtime.protocol.http1_reader import STEP, RequestReader
 _NEVER = math.inf
 _HEAD_END_BYTES = len(HEAD_END)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\n%b: %b\r\n\r\n"
 _PROBE_SECONDS = 0.5
 """How long a client that has closed its side may take to reset what is sent to it."""
 _MAX_NEW_HEADS = 16
@@ -39,6 +42,7 @@ class Http1Connection(asyncio.Protocol):
         connections: Connections,
         heads: KnownHeads,
         loop: asyncio.AbstractEventLoop,
+        negotiation: Negotiation | None = None,
     ) -> None:
         self._application = application
         self._limits = limits
@@ -46,7 +50,9 @@ class Http1Connection(asyncio.Protocol):
         self._connections = connections
         self._loop = loop
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else
-        self._reader = RequestReader(self, application, limits, connections)
+        self._reader = RequestReader(self, application, limits, connections, negotiation)
+        self._negotiation = negotiation
+        self._negotiated: ConnectionNegotiation | None = None  # once a request has negotiated
         self._exchanges: deque[Exchange] = deque()
         self._closed = False
         self.refusing = False  # nothing that comes from now on is looked at
@@ -163,6 +169,8 @@ class Http1Connection(asyncio.Protocol):
         self._closed = self.refusing = True
         self.deadline = _NEVER
         self._connections.remove(self)
+        if self._negotiated is not None:
+            self._negotiated.closed()
         self._held = b""
         self._count_unsent(0)
         exchanges, self._exchanges = self._exchanges, deque()
@@ -211,10 +219,24 @@ class Http1Connection(asyncio.Protocol):
         if refusal is not None:
             exchange.respond(refusal)
             return
+        if head.batching is not None:
+            self._confirm(exchange, head.batching)
         begin = head.handler or self._application.begin
         cancel = begin(head, body, exchange.respond)
         if exchange.response is None:
             exchange.cancel = cancel
+
+    def _confirm(self, exchange: Exchange, terms: Terms) -> None:
+        """Tell the client what holds: with the response, and before it if it can read that."""
+        if self._negotiated is None:
+            assert self._negotiation is not None
+            self._negotiated = ConnectionNegotiation(self._negotiation)
+        self._negotiated.asked(terms)
+        exchange.terms = terms
+        if terms.early_hints and not exchange.http_10:
+            exchange.hint = _EARLY_HINTS % terms.field
+            if self._exchanges[0] is exchange and not self._blocked:
+                exchange.give_hint(self._transport)
 
     # --- answers
 
@@ -231,6 +253,8 @@ class Http1Connection(asyncio.Protocol):
             if not exchange.keep_alive:
                 self._end()
                 return
+        if exchanges and exchanges[0].hint and not self._blocked:
+            exchanges[0].give_hint(self._transport)
         if self._reader.in_request:
             self.tell_to_continue()
         elif self._draining and not exchanges and not self._held:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from mcp2026.runtime.negotiation.terms import Terms
 from mcp2026.runtime.protocol.connections import Connections
 from mcp2026.runtime.protocol.exchange import Cancel, Response
 
@@ -33,6 +34,16 @@ class Exchange(msgspec.Struct, eq=False):
     http_10: bool = False
     response: Response | None = None
     cancel: Cancel | None = None
+    terms: Terms | None = None
+    """What was negotiated about batching: the response says it again."""
+    hint: bytes = b""
+    """An interim response that is due when the responses before it are out."""
+
+    def give_hint(self, transport: asyncio.Transport) -> None:
+        """Write the interim response, if one is still due."""
+        if self.hint:
+            transport.write(self.hint)
+            self.hint = b""
 
     def respond(self, response: Response) -> None:
         """Take the response; only the first one counts."""
@@ -52,12 +63,15 @@ class Exchange(msgspec.Struct, eq=False):
                 connections.date_line,
                 response.content_type,
             )
-        usual = self.keep_alive and not (response.headers or self.head_only or self.http_10)
+        usual = self.keep_alive and not (response.headers or self.head_only or self.http_10 or self.terms)
         if usual and size < _LARGE:
             transport.write(b"%b%d\r\n\r\n%b" % (start, size, body))
             return
         lines = [b"%b%d\r\n" % (start, size)]
         lines += [b"%b: %b\r\n" % header for header in response.headers]
+        if self.terms is not None:
+            self.give_hint(transport)
+            lines.append(b"%b: %b\r\n" % self.terms.field)
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
         elif self.http_10:

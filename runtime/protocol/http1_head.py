@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import httptools
 
+from mcp2026.api.batching_negotiation import NegotiationError
+from mcp2026.runtime.negotiation.connection import Negotiation
+from mcp2026.runtime.negotiation.terms import CAPABLE, NO_SETTINGS, Carrier
 from mcp2026.runtime.protocol.connections import ConnectionLimits
 from mcp2026.runtime.protocol.exchange import RequestHead, Response
 
@@ -19,7 +22,7 @@ _MAX_HEAD_BYTES = 1024
 
 
 class KnownHead(NamedTuple):
-    """A plain head: HTTP/1.1, kept alive, a body of known length, nothing to be negotiated."""
+    """A plain head: HTTP/1.1, kept alive, a body of known length; of batching it is decided what holds."""
 
     head: RequestHead
     body_bytes: int
@@ -30,14 +33,22 @@ class KnownHead(NamedTuple):
 class KnownHeads:
     """The heads that clients sent to one application at least twice. Their number and size are bounded."""
 
-    def __init__(self, limits: ConnectionLimits, admit: Callable[[RequestHead], Response | None]) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        admit: Callable[[RequestHead], Response | None],
+        negotiation: Negotiation | None = None,
+    ) -> None:
         """Remember only what `admit` has no objection to."""
         self._limits = limits
         self._admit = admit
+        self._negotiation = negotiation
         self._seen: set[bytes] = set()
         self._known: dict[bytes, KnownHead | None] = {}
         self.get = self._known.get
         """Look a head up by its bytes; None if it is not known, not plain, or not admitted."""
+        if negotiation is not None:
+            negotiation.listeners[self] = self._known.clear
 
     def note(self, head: bytes) -> None:
         """Take in a head that is not known, with which a request begins."""
@@ -51,7 +62,11 @@ class KnownHeads:
         if len(self._known) >= _MAX_HEADS:
             self._known.clear()
         known = plain_head(head, self._limits)
-        self._known[head] = known if known is not None and self._admit(known.head) is None else None
+        if known is not None:
+            settle_batching(known.head, self._negotiation)
+            if self._admit(known.head) is not None:
+                known = None
+        self._known[head] = known
 
 
 def plain_head(head: bytes, limits: ConnectionLimits) -> KnownHead | None:
@@ -82,6 +97,17 @@ def plain_head(head: bytes, limits: ConnectionLimits) -> KnownHead | None:
         return None
     method = parser.get_method().decode("latin-1")
     return KnownHead(RequestHead(method, path_of(found.url), headers), length, method == "HEAD")
+
+
+def settle_batching(head: RequestHead, negotiation: Negotiation | None) -> None:
+    """Decide what of batching holds for requests with `head`, from what the head itself says."""
+    value = head.headers.get(CAPABLE)
+    if value is None or negotiation is None:
+        return
+    try:
+        head.batching = negotiation.decide(head.path, value, NO_SETTINGS, Carrier.HEADER, plain_offers=True)
+    except NegotiationError as error:
+        head.refused_offer = error
 
 
 class _Head:

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import httptools
 
+from mcp2026.runtime.negotiation.connection import Negotiation
 from mcp2026.runtime.protocol.connections import CROWDED, ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application, RequestHead, Response
-from mcp2026.runtime.protocol.http1_head import path_of
+from mcp2026.runtime.protocol.http1_head import path_of, settle_batching
 
 _SMALL_BODY = 64 * 1024
 """A refused request's body up to this size is read and dropped, and the connection stays."""
@@ -50,9 +51,15 @@ class RequestReader:
     """The request that a client is sending."""
 
     def __init__(
-        self, receiver: Receiver, application: Application, limits: ConnectionLimits, connections: Connections
+        self,
+        receiver: Receiver,
+        application: Application,
+        limits: ConnectionLimits,
+        connections: Connections,
+        negotiation: Negotiation | None = None,
     ) -> None:
         self._receiver = receiver
+        self._negotiation = negotiation
         self._application = application
         self._limits = limits
         self._held = connections.unfinished
@@ -163,6 +170,7 @@ class RequestReader:
             self._offer = True
             return
         self._head = RequestHead(self._parser.get_method().decode("latin-1"), path, headers)
+        settle_batching(self._head, self._negotiation)
         self._refusal = self._application.admit(self._head)
         if self._refusal is None and length is not None and length > limits.max_body_bytes:
             receiver.refuse(413, self._too_large())

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import cast
 
+from mcp2026.runtime.negotiation.connection import Negotiation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application, Cancel, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.grpc.calls import GrpcCalls
@@ -17,6 +18,7 @@ from mcp2026.runtime.protocol.grpc.service import GrpcService
 from mcp2026.runtime.protocol.http1 import Http1Connection
 from mcp2026.runtime.protocol.http1_head import KnownHeads
 from mcp2026.runtime.protocol.http2.connection import Http2Connection
+from mcp2026.runtime.protocol.http2.limits import Http2Limits
 
 _HTTP2_START = b"PRI "
 """The preface's first bytes; no method of HTTP/1.1 begins so, though POST shares the first one."""
@@ -32,19 +34,23 @@ def connection_factory(
     connections: Connections,
     loop: asyncio.AbstractEventLoop,
     grpc: GrpcService | None = None,
+    negotiation: Negotiation | None = None,
+    http2_limits: Http2Limits | None = None,
 ) -> Callable[[], asyncio.Protocol]:
     """Return what `create_server` or `create_unix_server` calls for each new connection.
+
+    Without `negotiation` clients are told of none, and what they say of batching is not looked at.
 
     HTTP/1.1 and HTTP/2 lead to `application`; calls of the type application/grpc to `grpc`, if there is one.
     """
     calls = None if grpc is None else GrpcCalls(grpc, limits.max_body_bytes, loop)
-    heads = KnownHeads(limits, application.admit)
+    heads = KnownHeads(limits, application.admit, negotiation)
 
     def http1() -> Http1Connection:
-        return Http1Connection(application, limits, connections, heads, loop)
+        return Http1Connection(application, limits, connections, heads, loop, negotiation)
 
     def http2() -> Http2Connection:
-        return Http2Connection(application, limits, connections, loop, calls)
+        return Http2Connection(application, limits, connections, loop, calls, http2_limits, negotiation)
 
     return lambda: _FirstBytes(http1, http2, limits, connections, loop)
 
@@ -54,9 +60,11 @@ def grpc_connection_factory(
     limits: ConnectionLimits,
     connections: Connections,
     loop: asyncio.AbstractEventLoop,
+    negotiation: Negotiation | None = None,
+    http2_limits: Http2Limits | None = None,
 ) -> Callable[[], asyncio.Protocol]:
     """Return the factory of a port that speaks gRPC alone: other requests of either version get 415."""
-    return connection_factory(_NotGrpc(grpc), limits, connections, loop, grpc)
+    return connection_factory(_NotGrpc(grpc), limits, connections, loop, grpc, negotiation, http2_limits)
 
 
 class _NotGrpc:

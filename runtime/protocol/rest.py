@@ -151,6 +151,9 @@ class RestApi(Observability):
         if encoding is not None and head.path == INFER_PATH and encoding.lower() != b"identity":
             problem = f"{encoding[:32].decode('latin-1')!r} is not taken here"
             return error_response(invalid("content-encoding", problem, "none; /v2 takes gzip and deflate"))
+        if head.refused_offer is not None:
+            offer = head.refused_offer
+            return error_response(invalid(offer.field, offer.problem, offer.allowed))
         return super().admit(head)
 
     def handler(self, head: RequestHead) -> Handler:

@@ -25,7 +25,7 @@ _CONTENT_TYPE: Field = (b"content-type", b"application/grpc")
 _ACCEPT_ENCODING: Field = (b"grpc-accept-encoding", b",".join(ENCODINGS))
 
 RESPONSE_START = header_encoder.status(200) + header_encoder.block((_CONTENT_TYPE,))
-"""The header block before messages."""
+"""The header block before messages, of a call for which nothing was negotiated."""
 RESPONSE_START_GZIP = RESPONSE_START + header_encoder.block(((b"grpc-encoding", b"gzip"), _ACCEPT_ENCODING))
 OK_TRAILERS = header_encoder.literal(b"grpc-status", b"0")
 
@@ -33,7 +33,7 @@ OK_TRAILERS = header_encoder.literal(b"grpc-status", b"0")
 class PreparedCall:
     """What the headers of a call say."""
 
-    __slots__ = ("encoding", "failure", "head", "unary")
+    __slots__ = ("encoding", "failure", "head", "start", "start_gzip", "unary")
 
     def __init__(self, request: RequestHeaders) -> None:
         headers = request.head.headers
@@ -53,7 +53,15 @@ class PreparedCall:
             self.failure = CallFailedError(
                 GrpcCode.UNIMPLEMENTED, f"grpc-encoding: {shown} is not known; allowed: {known}"
             )
-        self.head = CallHead(request.head.path, headers, timeout_ns)
+        refused, terms = request.head.refused_offer, request.head.batching
+        if refused is not None:
+            self.failure = CallFailedError(GrpcCode.INVALID_ARGUMENT, str(refused))
+        self.head = CallHead(request.head.path, headers, timeout_ns, terms)
+        self.start, self.start_gzip = RESPONSE_START, RESPONSE_START_GZIP
+        """The header block before messages, plain and compressed."""
+        if terms is not None:
+            confirmed = header_encoder.literal(*terms.field)
+            self.start, self.start_gzip = self.start + confirmed, self.start_gzip + confirmed
 
 
 def prepared_call(request: RequestHeaders) -> PreparedCall:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from mcp2026.runtime.negotiation.terms import Terms
 from mcp2026.runtime.protocol.exchange import Cancel
 
 
@@ -46,6 +47,8 @@ class CallHead:
     """Names in lower case, values as sent; of repeated names the last."""
     timeout_ns: int | None
     """From `grpc-timeout`, None if the caller set no deadline."""
+    batching: Terms | None = None
+    """What was negotiated; None: the call is on its own."""
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):

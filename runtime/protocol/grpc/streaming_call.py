@@ -5,7 +5,7 @@ from collections import deque
 
 from mcp2026.runtime.protocol.connections import CROWDED
 from mcp2026.runtime.protocol.grpc.framing import CallFailedError, MessageReader, Packed, framed
-from mcp2026.runtime.protocol.grpc.metadata import RESPONSE_START, PreparedCall, trailers, trailers_only
+from mcp2026.runtime.protocol.grpc.metadata import PreparedCall, trailers, trailers_only
 from mcp2026.runtime.protocol.grpc.service import GrpcCode, Inbound, StreamMethod
 from mcp2026.runtime.protocol.grpc.waiting import TOO_SLOW, deadline_timer, unpacking_failure
 from mcp2026.runtime.protocol.http2.errors import Http2Code
@@ -23,6 +23,7 @@ class StreamingCall:
         "_loop",
         "_message_since",
         "_reader",
+        "_start",
         "_started",
         "_stream",
         "_timer",
@@ -45,6 +46,7 @@ class StreamingCall:
         self._unpacking = False
         self._half_closed = False
         self._kept = 0  # bytes of messages that wait though the caller is done
+        self._start = call.start
         self._started = False
         self._done = False
         self._message_since: float | None = None
@@ -168,7 +170,7 @@ class StreamingCall:
             return
         if not self._started:
             self._started = True
-            self._stream.start(RESPONSE_START)
+            self._stream.start(self._start)
         self._stream.send(framed(message))
 
     def finish(self, code: GrpcCode = GrpcCode.OK, detail: str = "") -> None:

@@ -17,8 +17,6 @@ from mcp2026.runtime.protocol.grpc.framing import (
 )
 from mcp2026.runtime.protocol.grpc.metadata import (
     OK_TRAILERS,
-    RESPONSE_START,
-    RESPONSE_START_GZIP,
     PreparedCall,
     trailers,
     trailers_only,
@@ -150,9 +148,9 @@ class UnaryCall(msgspec.Struct, eq=False):
             and self.call.encoding == b"gzip"
             and _COMPRESS_FROM <= len(message) <= _COMPRESS_TO
         ):
-            self.stream.respond(RESPONSE_START_GZIP, framed_gzip(message), ending)
+            self.stream.respond(self.call.start_gzip, framed_gzip(message), ending)
         else:
-            self.stream.respond(RESPONSE_START, framed(message), ending)
+            self.stream.respond(self.call.start, framed(message), ending)
 
     def cancelled(self) -> None:
         """Tell the service that nobody waits any more."""

@@ -33,11 +33,12 @@ class Budget:
 class Conduct:
     """What one client has done that brought nothing. Raises ConnectionProtocolError when it is too much."""
 
-    __slots__ = ("_idle_frames", "_per_work", "_resets", "work")
+    __slots__ = ("_idle_frames", "_per_work", "_resets", "_settings", "work")
 
     def __init__(self, limits: Http2Limits, now: float) -> None:
         self._resets = Budget(limits.resets, limits.resets_per_second, now)
         self._idle_frames = Budget(limits.idle_frames, limits.idle_frames_per_second, now)
+        self._settings = Budget(limits.settings_frames, limits.settings_frames_per_second, now)
         self._per_work = limits.idle_frames_per_work
         self.work = 0
         """Frames that brought work since the last that brought none."""
@@ -46,6 +47,11 @@ class Conduct:
         """A stream was dropped, by the client or for its fault."""
         if not self._resets.spend(now):
             raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "too many streams were reset")
+
+    def settings(self, now: float) -> None:
+        """The client sent a SETTINGS frame."""
+        if not self._settings.spend(now):
+            raise ConnectionProtocolError(Http2Code.ENHANCE_YOUR_CALM, "too many SETTINGS frames")
 
     def idle_frame(self, now: float) -> None:
         """A frame brought no work."""

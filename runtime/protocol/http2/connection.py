@@ -3,14 +3,15 @@
 import asyncio
 import math
 import time
-from collections.abc import Mapping
 from typing import Final, cast
 
+from mcp2026.api.batching_negotiation import NegotiationError
+from mcp2026.runtime.negotiation.connection import Negotiation, SettingsNegotiation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application
 from mcp2026.runtime.protocol.grpc.calls import GrpcCalls
 from mcp2026.runtime.protocol.http2.core import Http2Core
-from mcp2026.runtime.protocol.http2.errors import HeadersTooLargeError
+from mcp2026.runtime.protocol.http2.errors import ConnectionProtocolError, HeadersTooLargeError, Http2Code
 from mcp2026.runtime.protocol.http2.http_exchange import HttpExchange
 from mcp2026.runtime.protocol.http2.limits import Http2Limits
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
@@ -33,7 +34,7 @@ class Http2Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         grpc: GrpcCalls | None = None,
         http2_limits: Http2Limits | None = None,
-        extra_settings: Mapping[int, int] | None = None,
+        negotiation: Negotiation | None = None,
     ) -> None:
         self._application = application
         self._grpc = grpc
@@ -53,10 +54,12 @@ class Http2Connection(asyncio.Protocol):
             self._accept,
             self._wake,
             loop.time(),
-            extra_settings,
+            None if negotiation is None else negotiation.settings,
             unfinished=connections.unfinished,
             unsent=connections.unsent,
         )
+        self._negotiation = negotiation
+        self._batching: SettingsNegotiation | None = None
         self._receiving = False
         self._flush_due = False
         self._blocked = False  # the client does not read
@@ -76,6 +79,9 @@ class Http2Connection(asyncio.Protocol):
         self.core.headers_since = self._idle_since = now = self._loop.time()
         self.deadline = now + self._limits.head_seconds
         self._connections.add(self)
+        if self._negotiation is not None:
+            self._batching = SettingsNegotiation(self._negotiation, self._batching_changed)
+            self.core.settings.on_peer = self._settings_came
         self.core.start()
 
     def data_received(self, data: bytes) -> None:
@@ -137,6 +143,8 @@ class Http2Connection(asyncio.Protocol):
         self._closed = True
         self.deadline = _NEVER
         self._connections.remove(self)
+        if self._batching is not None:
+            self._batching.closed()
         self.core.lost()
 
     def pause_writing(self) -> None:
@@ -162,9 +170,39 @@ class Http2Connection(asyncio.Protocol):
     # --- streams
 
     def _accept(self, stream: Stream, request: RequestHeaders | HeadersTooLargeError, ends: bool) -> Consumer:
-        if self._grpc is not None and isinstance(request, RequestHeaders) and request.is_grpc:
-            return self._grpc.begin(stream, request)
+        if isinstance(request, RequestHeaders):
+            if request.batch_capable is not None and self._batching is not None:
+                self._decide(request, request.batch_capable, self._batching)
+            if self._grpc is not None and request.is_grpc:
+                return self._grpc.begin(stream, request)
         return HttpExchange(self._application, self._limits, self._connections, stream, request, ends)
+
+    # --- negotiation
+
+    def _settings_came(self, settings: dict[int, int]) -> None:
+        assert self._batching is not None
+        try:
+            self._batching.settings_came(self.core.settings.peer, settings)
+        except NegotiationError as error:
+            raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, str(error)) from error
+
+    def _batching_changed(self, settings: dict[int, int]) -> None:
+        """Tell the client what the server offers now, and let it hold for requests that begin from now on."""
+        self.core.forget_requests()
+        if settings and not self.core.closed:
+            self.core.settings.send(settings)
+
+    @staticmethod
+    def _decide(request: RequestHeaders, value: bytes, batching: SettingsNegotiation) -> None:
+        """Decide what holds for a request, and for others with equal headers until something changes."""
+        head = request.head
+        if head.batching is None:
+            try:
+                head.batching = batching.decide(head.path, value, grpc=request.is_grpc)
+            except NegotiationError as error:
+                head.refused_offer = error
+        if head.batching is not None:
+            batching.asked(head.batching)
 
     # --- writing
 

@@ -118,6 +118,10 @@ class Http2Core:
         except ConnectionProtocolError as fault:
             self.fail(fault.code, fault.message)
 
+    def forget_requests(self) -> None:
+        """Decide anew what holds for requests, even if their headers came before."""
+        self._headers.forget()
+
     def lost(self) -> None:
         """Tell all consumers that the client has gone."""
         self.closed = True
@@ -332,6 +336,7 @@ class Http2Core:
         if not flags & ACK:
             self.started = True
             self.headers_since = math.inf
+            self._conduct.settings(self.now)
             self.settings.receive(payload)
 
     def _on_ping(self, flags: int, _stream_id: int, payload: bytes) -> None:

@@ -96,6 +96,10 @@ class HeaderReader:
             known[block] = request
         return request
 
+    def forget(self) -> None:
+        """Read no more requests as equal to those so far: something else holds for them from now on."""
+        self._known.clear()
+
     def trailers(self) -> None:
         """Check the block as trailers, which nobody reads."""
         decoder = self._decoder

@@ -1,5 +1,6 @@
 """One HTTP request of a stream for the application, and its response."""
 
+from mcp2026.runtime.negotiation.terms import Terms
 from mcp2026.runtime.protocol.connections import CROWDED, ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Application, Cancel, Response
 from mcp2026.runtime.protocol.http2 import header_encoder
@@ -20,6 +21,7 @@ class HttpExchange:
         "_max_body",
         "_request",
         "_stream",
+        "_terms",
         "responded",
     )
 
@@ -39,6 +41,7 @@ class HttpExchange:
         self._body: bytes | bytearray = b""
         self._cancel: Cancel | None = None
         self._head_only = False
+        self._terms: Terms | None = None
         self.responded = False
         if isinstance(request, HeadersTooLargeError):
             self._refuse(application.protocol_error(431, str(request)))
@@ -51,8 +54,12 @@ class HttpExchange:
             self._refuse(refusal)
         elif length is not None and length > self._max_body:
             self._refuse(self._too_large())
-        elif request.expects_continue and not ends:
-            stream.inform(100)
+        else:
+            if request.expects_continue and not ends:
+                stream.inform(100)
+            if request.head.batching is not None:
+                self._terms = request.head.batching
+                stream.inform(103, (self._terms.field,))
 
     @property
     def awaiting_since(self) -> float | None:
@@ -89,10 +96,12 @@ class HttpExchange:
             return
         self.responded = True
         self._cancel = None
-        body = response.body
+        body, headers = response.body, response.headers
+        if self._terms is not None:
+            headers = (*headers, self._terms.field)
         encoder = header_encoder
         block = (
-            encoder.response_start(response.status, response.content_type, response.headers)
+            encoder.response_start(response.status, response.content_type, headers)
             + encoder.content_length(len(body))
             + encoder.date(self._connections.date_line)
         )

@@ -33,6 +33,9 @@ class Http2Limits:
     resets: int = 1_000
     """Streams that a client may make the server begin and drop in one burst (CVE-2023-44487)."""
     resets_per_second: float = 33.0
+    settings_frames: int = 100
+    """SETTINGS frames in one burst: each is acknowledged, and may change what holds (CVE-2019-9515)."""
+    settings_frames_per_second: float = 10.0
     idle_frames: int = 10_000
     """Frames that bring no work (PING, SETTINGS, PRIORITY, empty DATA, …) in one burst (CVE-2019-9512)."""
     idle_frames_per_second: float = 1_000.0

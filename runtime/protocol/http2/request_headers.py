@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from mcp2026.runtime.negotiation.terms import CAPABLE
 from mcp2026.runtime.protocol.exchange import RequestHead
 from mcp2026.runtime.protocol.http2.errors import MalformedRequestError
 from mcp2026.runtime.protocol.http2.header_decoder import STATIC_TABLE, Field
@@ -22,13 +23,14 @@ _BAD_PATH = re.compile(rb"[\x00-\x20\x7f]")
 class RequestHeaders:
     """A request's fields, checked. One object may stand for many requests with equal fields."""
 
-    __slots__ = ("content_length", "expects_continue", "head", "is_grpc", "prepared")
+    __slots__ = ("batch_capable", "content_length", "expects_continue", "head", "is_grpc", "prepared")
 
     def __init__(self, head: RequestHead, content_length: int | None) -> None:
         self.head = head
         self.content_length = content_length
         self.is_grpc = _GRPC_TYPE.match(head.headers.get(b"content-type", b"")) is not None
         self.expects_continue = head.headers.get(b"expect", b"").lower() == b"100-continue"
+        self.batch_capable = head.headers.get(CAPABLE)
         self.prepared: object = None
         """What the server of the request made of it, kept for equal ones."""
 

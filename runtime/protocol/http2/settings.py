@@ -8,6 +8,9 @@ from mcp2026.runtime.protocol.http2.limits import Http2Limits
 from mcp2026.runtime.protocol.http2.outbox import Outbox
 from mcp2026.runtime.protocol.http2.stream import Stream
 
+_STANDARD = range(1, 10)
+"""Ids of RFC 9113 and RFC 9218. There are 65,536, and what a client says of unknown ones is not kept."""
+
 
 class SettingsExchange:
     """What the server and one client have said to each other."""
@@ -26,9 +29,12 @@ class SettingsExchange:
         self.extra = dict(extra or {})
         """What the server says beyond RFC 9113: ids of 16 bits, values of 32."""
         self.peer: dict[int, int] = {}
-        """All that the client has said, by id."""
+        """What the client has said, by id: of RFC 9113, and of what the server says itself."""
         self.on_peer: Callable[[dict[int, int]], None] | None = None
-        """Told of each SETTINGS frame of the client, after `peer` has changed."""
+        """Told of each SETTINGS frame of the client, after `peer` has changed and before it is acknowledged.
+
+        May raise ConnectionProtocolError.
+        """
 
     def start(self) -> None:
         """Send the server's first frame."""
@@ -43,11 +49,11 @@ class SettingsExchange:
         """Take the client's settings and acknowledge them. Raises ConnectionProtocolError."""
         settings = frames.read_settings(payload)
         check_peer_settings(settings)
-        self.peer.update(settings)
-        self._outbox.peer_settings(settings, self._streams)
-        self._outbox.control(frames.frame(frames.SETTINGS, frames.ACK, 0))
+        self.peer |= {one: value for one, value in settings.items() if one in _STANDARD or one in self.extra}
         if self.on_peer is not None:
             self.on_peer(settings)
+        self._outbox.peer_settings(settings, self._streams)
+        self._outbox.control(frames.frame(frames.SETTINGS, frames.ACK, 0))
 
 
 def own_settings(limits: Http2Limits, extra: Mapping[int, int]) -> dict[int, int]:

@@ -119,6 +119,8 @@ class OpenInferenceApi(Endpoint):
                 encoding_of(encoding)
             except RequestError as error:
                 return error_text(415, error.message, ((b"accept-encoding", ", ".join(ENCODINGS).encode()),))
+        if head.refused_offer is not None:
+            return error_text(400, str(head.refused_offer))
         return None
 
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:

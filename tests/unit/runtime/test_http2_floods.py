@@ -65,6 +65,26 @@ def test_frames_that_bring_no_work(sent: bytes) -> None:
     assert 15 <= flood(server, sent) <= 25
 
 
+def test_settings_have_a_bound_of_their_own() -> None:
+    server = Server(Http2Limits(settings_frames=20, settings_frames_per_second=10))
+    assert flood(server, frames.settings_frame({0xF0B1: 5})) == 19  # and the first one
+
+
+def test_settings_in_the_pace_of_people_have_no_end() -> None:
+    server = Server()
+    for _ in range(1_000):
+        server.now += 0.2
+        assert ended_by(server.send(frames.settings_frame({0xF0B1: 5}))) is None
+
+
+def test_what_a_client_says_of_unknown_settings_is_not_kept() -> None:
+    server = Server(extra_settings={0xF0B0: 1})
+    for first in range(16, 65_536, 2_048):
+        identifiers = range(first, min(first + 2_048, 65_536))
+        assert ended_by(server.send(frames.settings_frame(dict.fromkeys(identifiers, 1)))) is None
+    assert server.core.settings.peer == {0xF0B0: 1}
+
+
 def test_pings_between_work_are_welcome() -> None:
     server = Server(LIMITS)
     for number in range(1, 2_000, 2):

@@ -46,7 +46,7 @@ def test_the_first_frame_of_the_server_is_its_settings() -> None:
 
 
 def test_settings_are_acknowledged_and_kept_and_told() -> None:
-    server = Server()
+    server = Server(extra_settings={0xF0B1: 7})
     told: list[dict[int, int]] = []
     server.core.settings.on_peer = told.append
     (ack,) = server.send(frames.settings_frame({0xF0B1: 5, frames.MAX_FRAME_SIZE: 20_000}))
