@@ -69,7 +69,9 @@ def parse_address(url: str, *, http2: bool = False) -> Address:
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"{url!r} has no known scheme; allowed: {_ALLOWED}")
     if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(f"{url!r} has more than an address; allowed: scheme, host, port and a path before /v2")
+        raise ValueError(
+            f"{url!r} has more than an address; allowed: scheme, host, port and a path before /v2"
+        )
     transport, is_unix = _SCHEMES[parts.scheme]
     if http2 and transport is Transport.GRPC:
         raise ValueError(f"{url!r}: http2=True has no meaning for gRPC")

@@ -81,7 +81,9 @@ def to_wire(name: str, value: npt.ArrayLike | Tensor) -> WireTensor:
         return WireTensor("BF16", array.shape, _bytes_of(array.view(np.uint16)))
     datatype = _NAMES.get(array.dtype.newbyteorder("<"))
     if datatype is None:
-        raise InvalidRequestError(f"{name}: an array of {array.dtype} is no tensor", field=name, allowed=_ALLOWED)
+        raise InvalidRequestError(
+            f"{name}: an array of {array.dtype} is no tensor", field=name, allowed=_ALLOWED
+        )
     return WireTensor(datatype, array.shape, _bytes_of(array.astype(DTYPES[datatype], copy=False)))
 
 
@@ -103,9 +105,8 @@ def from_wire(name: str, datatype: str, shape: Sequence[int], content: Buffer) -
     if dtype is None:
         raise ProtocolError(f"output {name} has the unknown datatype {datatype!r}")
     if len(content) != count * dtype.itemsize:
-        raise ProtocolError(
-            f"output {name} has {len(content)} bytes, but {datatype} {list(shape)} has {count * dtype.itemsize}"
-        )
+        expected = f"{datatype} {list(shape)} has {count * dtype.itemsize}"
+        raise ProtocolError(f"output {name} has {len(content)} bytes, but {expected}")
     flat: Array = np.frombuffer(content, dtype)
     if datatype == "BF16":
         flat = (flat.astype(np.uint32) << np.uint32(16)).view(np.float32)
@@ -144,7 +145,9 @@ def _bytes_of(array: Array) -> Buffer:
 def _bf16_bits(name: str, array: Array) -> Array:
     """Return the bits of the BF16 numbers next to `array`; halfway between two, the even one."""
     if array.dtype.kind not in "fiu":
-        raise InvalidRequestError(f"{name}: an array of {array.dtype} is not BF16", field=name, allowed="numbers")
+        raise InvalidRequestError(
+            f"{name}: an array of {array.dtype} is not BF16", field=name, allowed="numbers"
+        )
     numbers = np.ascontiguousarray(array, np.float32)
     bits = numbers.view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)

@@ -37,8 +37,8 @@ class ClientError(Exception):
 class InvalidRequestError(ClientError, ValueError):
     """The request cannot be accepted as it is; found by the server, or before anything was sent.
 
-    `field` is the path of the offending field, `rule` the rule that it broke (`maximum`), `allowed` what would
-    have been accepted. Each is None if the server did not say.
+    `field` is the path of the offending field, `rule` the rule that it broke (`maximum`), `allowed` what
+    would have been accepted. Each is None if the server did not say.
     """
 
     def __init__(
@@ -68,7 +68,12 @@ class OverloadedError(ClientError):
     """
 
     def __init__(
-        self, message: str, retry_after: float | None = None, *, code: str = "", status: int | str | None = None
+        self,
+        message: str,
+        retry_after: float | None = None,
+        *,
+        code: str = "",
+        status: int | str | None = None,
     ) -> None:
         super().__init__(message, code=code, status=status)
         self.retry_after = retry_after

@@ -1,8 +1,8 @@
 """When a failed attempt is made again, and when: pure, with a clock and a die that are given.
 
-Retries cost a server the most when it has the least to spare. So they are bounded three times: by what is safe
-(`errors.Retry`), by the deadline of the call, and by a budget that all calls of a client share, a bucket of
-tokens: each call puts a fraction of one in, each retry takes one out.
+Retries cost a server the most when it has the least to spare. So they are bounded three times: by what is
+safe (`errors.Retry`), by the deadline of the call, and by a budget that all calls of a client share, a
+bucket of tokens: each call puts a fraction of one in, each retry takes one out.
 """
 
 import threading
@@ -51,9 +51,9 @@ class RetryBudget:
         self._lock = threading.Lock()
 
     def call_begins(self) -> None:
-        """Put in what one call is worth; the bucket does not hold more than the reserve."""
+        """Put in what one call is worth; the bucket does not hold more than the reserve, or one."""
         with self._lock:
-            self._tokens = min(self._tokens + self._ratio, self._reserve)
+            self._tokens = min(self._tokens + self._ratio, max(self._reserve, 1.0))
 
     def take(self) -> bool:
         """Take one retry out if there is one."""
@@ -112,7 +112,7 @@ class Attempts:
         safe = error.retry is Retry.ALWAYS or (error.retry is Retry.IF_IDEMPOTENT and self._idempotent)
         if not safe or self._made >= self._policy.attempts:
             raise error
-        longest = min(self._policy.first_pause * 2 ** (self._made - 1), self._policy.longest_pause)
+        longest: float = min(self._policy.first_pause * 2 ** (self._made - 1), self._policy.longest_pause)
         pause = longest * self._random()
         if isinstance(error, OverloadedError) and error.retry_after is not None:
             pause += error.retry_after

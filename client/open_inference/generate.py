@@ -29,9 +29,7 @@ def generate(directory: Path) -> list[Path]:
         (root / PACKAGE).mkdir(parents=True)
         proto = root / PACKAGE / SOURCE.name
         proto.write_text(text.replace(_THEIR_NAME, _OUR_NAME))
-        code = protoc.main(
-            ["protoc", f"-I{root}", f"--python_out={root}", f"--pyi_out={root}", str(proto)]
-        )
+        code = protoc.main(["protoc", f"-I{root}", f"--python_out={root}", f"--pyi_out={root}", str(proto)])
         if code != 0:
             raise SystemExit(f"protoc ended with {code}")
         made = [path for path in sorted((root / PACKAGE).iterdir()) if path.suffix != ".proto"]

@@ -1,0 +1,1 @@
+"""The client for programs that block: sockets, threads, grpcio."""

@@ -1,0 +1,101 @@
+"""What all answers have in common: the outcome, and JSON."""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from google.protobuf.message import DecodeError, Message
+
+from mcp2026.client.errors import ErrorBody, ProtocolError, error_of_http
+from mcp2026.client.exchange import HttpResponse
+
+_Message = TypeVar("_Message", bound=Message)
+
+_FIELD_AND_RANGE = re.compile(r"(?P<field>[^\s:]+): (?P<problem>.*) \(allowed: (?P<allowed>.*)\)", re.DOTALL)
+"""How our server says in one sentence what `/v1` says in fields; others have no `(allowed: …)`."""
+
+
+def succeeded(response: HttpResponse) -> HttpResponse:
+    """Return `response` if it has status 200 or another of 2xx.
+
+    Raises:
+        ClientError: it has another, and its body says why.
+
+    """
+    if 200 <= response.status < 300:
+        return response
+    body = error_body(response.body)
+    if body is None:
+        text = bytes(response.body[:200]).decode(errors="replace")
+        if response.status == 404:
+            raise ProtocolError(f"the server does not know the path: {text!r}", status=404)
+        body = ErrorBody(
+            f"HTTP status {response.status}: {text}" if text else f"HTTP status {response.status}"
+        )
+    raise error_of_http(response.status, body, retry_after(response.headers.get("retry-after")))
+
+
+def error_body(content: bytes | bytearray) -> ErrorBody | None:
+    """Return what an error body says, of `/v1`, of `/v2`, or of FastAPI; None if it is none."""
+    try:
+        document = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    error = document.get("error", document.get("detail")) if isinstance(document, dict) else None
+    if isinstance(error, str):
+        return error_of_text(error)
+    if not isinstance(error, dict):
+        return None
+    said = {name: value for name, value in error.items() if isinstance(value, str)}
+    return ErrorBody(
+        said.get("message", ""),
+        said.get("code", ""),
+        said.get("field"),
+        said.get("rule"),
+        said.get("allowed"),
+    )
+
+
+def error_of_text(text: str) -> ErrorBody:
+    """Return what one sentence says."""
+    found = _FIELD_AND_RANGE.fullmatch(text)
+    if found is None:
+        return ErrorBody(text)
+    return ErrorBody(text, field=found["field"], allowed=found["allowed"])
+
+
+def retry_after(value: str | None) -> float | None:
+    """Return the seconds of a `Retry-After`; None for a date, since clocks differ, and for anything else."""
+    return (
+        float(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 7 else None
+    )
+
+
+def json_object(content: bytes | bytearray | memoryview) -> dict[str, Any]:
+    """Return the JSON object in `content`.
+
+    Raises:
+        ProtocolError: it is none.
+
+    """
+    try:
+        document = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"the answer is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ProtocolError("the answer is no JSON object")
+    return document
+
+
+def parsed(message: _Message, content: bytes) -> _Message:
+    """Return `message` filled from `content`.
+
+    Raises:
+        ProtocolError: that is no such message.
+
+    """
+    try:
+        message.ParseFromString(content)
+    except DecodeError as error:
+        raise ProtocolError(f"the answer is no {type(message).__name__}: {error}") from error
+    return message
