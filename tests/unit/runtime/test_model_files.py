@@ -3,7 +3,6 @@
 import hashlib
 from collections import Counter
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from mcp2026.api.errors import SettingsError
 from mcp2026.runtime.errors import ModelLoadError
 from mcp2026.runtime.model.onnx_file import check_digest, check_onnx_file
 from mcp2026.runtime.model.providers import CPU, CUDA, TENSORRT, choose_providers
-from mcp2026.runtime.model.traffic import TrafficTable
 from tools.models import MODELS, generate
 from tools.models.resnet50 import resnet50
 
@@ -101,23 +99,6 @@ def test_the_digest_of_another_file_is_refused(tmp_path: Path) -> None:
     check_digest(str(path), hashlib.sha256(b"content").hexdigest())
     with pytest.raises(ModelLoadError, match="sha256"):
         check_digest(str(path), hashlib.sha256(b"other").hexdigest())
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [{"a": 100}, {"a": 90, "b": 10}, {"a": 1, "b": 99}, {"a": 33, "b": 33, "c": 34}, {"a": 0, "b": 100}],
-)
-def test_any_hundred_requests_in_a_row_have_exact_shares(weights: dict[str, int]) -> None:
-    table = TrafficTable(weights)
-    chosen = [table.choose() for _ in range(350)]
-    for start in range(250):
-        assert Counter(chosen[start : start + 100]) == {k: v for k, v in weights.items() if v}
-
-
-def test_shares_are_spread_and_not_in_blocks() -> None:
-    table = TrafficTable({"a": 90, "b": 10})
-    positions = [index for index in range(100) if table.choose() == "b"]
-    assert max(b - a for a, b in pairwise(positions)) <= 11
 
 
 @pytest.mark.parametrize(
