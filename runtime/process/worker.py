@@ -23,6 +23,7 @@ from mcp2026.runtime.errors import RequestError, StartupError
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.inference import InferenceService
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
+from mcp2026.runtime.model.freed_memory import give_back_freed_memory
 from mcp2026.runtime.model.loaded import ServedModel
 from mcp2026.runtime.model.loading import load_model
 from mcp2026.runtime.model.sources import repository_names
@@ -104,7 +105,17 @@ class Worker:
             self._steps.request,
             shared_memory=settings.shared_memory,
         )
-        limits = Limits(max_timeout_ns, settings.max_body_bytes)
+        most = max(settings.queue_mib * MIB, settings.max_body_bytes)
+        self._limits = ConnectionLimits(
+            max_body_bytes=settings.max_body_bytes,
+            max_head_bytes=settings.max_header_kib * KIB,
+            max_headers=settings.max_headers,
+            unfinished_bytes=most,
+            unsent_bytes=most,
+            inflated_bytes=most,
+        )
+        self._connections = Connections(loop, metrics.connections, self._limits, self._give_back)
+        limits = Limits(max_timeout_ns, settings.max_body_bytes, self._connections.room)
         shared = (self._health, metrics, self._service, self._store, self._regions, administration, limits)
         rest = RestApi(self._health, metrics, self._store, self._service, max_timeout_ns)
         self._site = HttpSite(rest, OpenInferenceApi(*shared))
@@ -115,15 +126,6 @@ class Worker:
                 **dict.fromkeys(REFLECTION, ReflectionService(self._health, [OPEN_INFERENCE], service_files)),
             }
         )
-        most = max(settings.queue_mib * MIB, settings.max_body_bytes)
-        self._limits = ConnectionLimits(
-            max_body_bytes=settings.max_body_bytes,
-            max_head_bytes=settings.max_header_kib * KIB,
-            max_headers=settings.max_headers,
-            unfinished_bytes=most,
-            unsent_bytes=most,
-        )
-        self._connections = Connections(loop, metrics.connections, self._limits)
         self._negotiation = (
             None
             if settings.offer is None
@@ -161,6 +163,9 @@ class Worker:
         loading.result()
         await self._drain()
         return 0
+
+    def _give_back(self) -> None:
+        self._loop.run_in_executor(None, give_back_freed_memory)
 
     def _load_model(self, config: ServingConfig) -> ServedModel:
         settings = self._settings

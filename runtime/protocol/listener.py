@@ -43,7 +43,7 @@ def connection_factory(
 
     HTTP/1.1 and HTTP/2 lead to `application`; calls of the type application/grpc to `grpc`, if there is one.
     """
-    calls = None if grpc is None else GrpcCalls(grpc, limits.max_body_bytes, loop)
+    calls = None if grpc is None else GrpcCalls(grpc, limits.max_body_bytes, connections.room, loop)
     heads = KnownHeads(limits, application.admit, negotiation)
 
     def http1() -> Http1Connection:

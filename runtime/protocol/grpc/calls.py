@@ -7,6 +7,7 @@ gone, and the caller gets DEADLINE_EXCEEDED.
 import asyncio
 from typing import Final
 
+from mcp2026.runtime.protocol.context_headers import failure_fields
 from mcp2026.runtime.protocol.grpc.framing import CallFailedError
 from mcp2026.runtime.protocol.grpc.metadata import prepared_call, trailers_only
 from mcp2026.runtime.protocol.grpc.service import GrpcCode, GrpcService
@@ -16,6 +17,7 @@ from mcp2026.runtime.protocol.http2 import header_encoder
 from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
 from mcp2026.runtime.protocol.http2.stream import Consumer, Stream
+from mcp2026.runtime.protocol.inflating import Room
 
 _METHOD_NOT_ALLOWED: Final = header_encoder.status(405) + header_encoder.literal(b"allow", b"POST")
 
@@ -23,9 +25,13 @@ _METHOD_NOT_ALLOWED: Final = header_encoder.status(405) + header_encoder.literal
 class GrpcCalls:
     """Begins the calls of all connections of a port."""
 
-    def __init__(self, service: GrpcService, max_message_bytes: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, service: GrpcService, max_message_bytes: int, room: Room, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Serve `service`; messages that are being decompressed share `room`."""
         self.service = service
         self.max_message_bytes = max_message_bytes
+        self.room = room
         self.loop = loop
 
     @property
@@ -37,16 +43,16 @@ class GrpcCalls:
         """Return what takes the messages of a new call."""
         call = prepared_call(request)
         if call.unary is not None:
-            return UnaryCall(self.loop, self.max_message_bytes, stream, call, call.unary)
+            return UnaryCall(self.loop, self.max_message_bytes, self.room, stream, call, call.unary)
         if call.failure is None and request.head.method == "POST":
             path = call.head.path
             unary = self.service.unary(path)
             if unary is not None:
                 call.unary = unary
-                return UnaryCall(self.loop, self.max_message_bytes, stream, call, unary)
+                return UnaryCall(self.loop, self.max_message_bytes, self.room, stream, call, unary)
             streaming = self.service.streaming(path)
             if streaming is not None:
-                return StreamingCall(self.loop, self.max_message_bytes, stream, call, streaming)
+                return StreamingCall(self.loop, self.max_message_bytes, self.room, stream, call, streaming)
         return RefusedCall(stream, request, call.failure)
 
 
@@ -59,11 +65,12 @@ class RefusedCall:
         self._stream = stream
         if request.head.method != "POST":
             stream.start(_METHOD_NOT_ALLOWED, end=True)
-        elif failure is not None:
-            stream.start(trailers_only(failure.code, failure.detail), end=True)
         else:
-            detail = f"there is no method {request.head.path[:200]}"
-            stream.start(trailers_only(GrpcCode.UNIMPLEMENTED, detail), end=True)
+            code, detail = GrpcCode.UNIMPLEMENTED, f"there is no method {request.head.path[:200]}"
+            if failure is not None:
+                code, detail = failure.code, failure.detail
+            more = failure_fields((), request.head.headers)
+            stream.start(trailers_only(code, detail, more), end=True)
         stream.stop_receiving()
 
     @property

@@ -6,14 +6,21 @@ Contract: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#request
 import zlib
 from typing import Final, NamedTuple
 
+from mcp2026.runtime.protocol.connections import CROWDED
 from mcp2026.runtime.protocol.grpc.service import GrpcCode
+from mcp2026.runtime.protocol.inflating import (
+    WINDOW_BITS,
+    CrowdedError,
+    InflateError,
+    Room,
+    TooLargeError,
+    inflate,
+)
 
 PREFIX: Final = 5
 """Bytes before a message: one that tells whether it is compressed, four of its length."""
 
-_WINDOW_BITS: Final = {b"gzip": 31, b"deflate": 15}
-"""How zlib is told the format; gRPC's deflate is zlib's own (RFC 1950)."""
-ENCODINGS: Final = (b"identity", *_WINDOW_BITS)
+ENCODINGS: Final = (b"identity", *[name.encode() for name in WINDOW_BITS])
 """Values of `grpc-encoding` that are understood."""
 
 _FAST: Final = 1
@@ -38,23 +45,30 @@ def framed(message: bytes) -> bytes:
 
 def framed_gzip(message: bytes) -> bytes:
     """Return a message with its prefix, compressed quickly."""
-    packer = zlib.compressobj(_FAST, zlib.DEFLATED, _WINDOW_BITS[b"gzip"])
+    packer = zlib.compressobj(_FAST, zlib.DEFLATED, WINDOW_BITS["gzip"])
     packed = packer.compress(message) + packer.flush()
     return b"\1" + len(packed).to_bytes(4, "big") + packed
 
 
-def decompress(message: bytes, encoding: bytes, max_bytes: int) -> bytes:
-    """Return a compressed message in full; never makes more than `max_bytes` + 1 bytes of it."""
-    unpacker = zlib.decompressobj(_WINDOW_BITS[encoding])
+def decompress(message: bytes, encoding: bytes, max_bytes: int, room: Room) -> bytes:
+    """Return a compressed message in full, at most `max_bytes`. They are counted in `room`: give them back.
+
+    Raises:
+        CallFailedError: it is longer, not of this encoding, or there is no room.
+
+    """
     try:
-        full = unpacker.decompress(message, max_bytes + 1)
-    except zlib.error as error:
-        raise CallFailedError(GrpcCode.INTERNAL, f"the message is not {encoding.decode()}: {error}") from None
-    if len(full) > max_bytes:
-        raise CallFailedError(GrpcCode.RESOURCE_EXHAUSTED, f"the message is larger than {max_bytes} bytes")
-    if not unpacker.eof:
-        raise CallFailedError(GrpcCode.INTERNAL, f"the message is not {encoding.decode()}: it is cut off")
-    return full
+        return inflate(message, encoding.decode(), max_bytes, room)
+    except InflateError as error:
+        raise CallFailedError(
+            GrpcCode.INTERNAL, f"the message is not one {encoding.decode()} stream: it {error}"
+        ) from None
+    except TooLargeError:
+        raise CallFailedError(
+            GrpcCode.RESOURCE_EXHAUSTED, f"the message is larger than {max_bytes} bytes"
+        ) from None
+    except CrowdedError:
+        raise CallFailedError(GrpcCode.UNAVAILABLE, CROWDED) from None
 
 
 class Packed(NamedTuple):
@@ -63,20 +77,22 @@ class Packed(NamedTuple):
     content: bytes
     encoding: bytes
     max_bytes: int
+    room: Room
 
     def unpack(self) -> bytes:
-        """Return the message in full. Raises CallFailedError."""
-        return decompress(self.content, self.encoding, self.max_bytes)
+        """Return the message in full, counted in the room. Raises CallFailedError."""
+        return decompress(self.content, self.encoding, self.max_bytes, self.room)
 
 
 class MessageReader:
     """Finds the messages in pieces of a body."""
 
-    __slots__ = ("_buffer", "_encoding", "_max_bytes", "_wanted", "compressed")
+    __slots__ = ("_buffer", "_encoding", "_max_bytes", "_room", "_wanted", "compressed")
 
-    def __init__(self, encoding: bytes, max_bytes: int) -> None:
+    def __init__(self, encoding: bytes, max_bytes: int, room: Room) -> None:
         self._encoding = encoding
         self._max_bytes = max_bytes
+        self._room = room
         self._buffer = bytearray()
         self._wanted = PREFIX
         self.compressed = False
@@ -129,5 +145,7 @@ class MessageReader:
             )
         self.compressed = True
         if len(message) > _AT_ONCE:
-            return Packed(message, self._encoding, self._max_bytes)
-        return decompress(message, self._encoding, self._max_bytes)
+            return Packed(message, self._encoding, self._max_bytes, self._room)
+        full = decompress(message, self._encoding, self._max_bytes, self._room)
+        self._room.give(len(full))
+        return full

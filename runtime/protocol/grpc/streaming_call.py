@@ -4,12 +4,14 @@ import asyncio
 from collections import deque
 
 from mcp2026.runtime.protocol.connections import CROWDED
+from mcp2026.runtime.protocol.context_headers import Fields, failure_fields
 from mcp2026.runtime.protocol.grpc.framing import CallFailedError, MessageReader, Packed, framed
 from mcp2026.runtime.protocol.grpc.metadata import PreparedCall, trailers, trailers_only
 from mcp2026.runtime.protocol.grpc.service import GrpcCode, Inbound, StreamMethod
 from mcp2026.runtime.protocol.grpc.waiting import TOO_SLOW, deadline_timer, unpacking_failure
 from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.http2.stream import Stream
+from mcp2026.runtime.protocol.inflating import Room
 
 
 class StreamingCall:
@@ -22,7 +24,9 @@ class StreamingCall:
         "_kept",
         "_loop",
         "_message_since",
+        "_metadata",
         "_reader",
+        "_room",
         "_start",
         "_started",
         "_stream",
@@ -35,13 +39,15 @@ class StreamingCall:
         self,
         loop: asyncio.AbstractEventLoop,
         max_message_bytes: int,
+        room: Room,
         stream: Stream,
         call: PreparedCall,
         method: StreamMethod,
     ) -> None:
         self._stream = stream
         self._loop = loop
-        self._reader = MessageReader(call.encoding, max_message_bytes)
+        self._reader = MessageReader(call.encoding, max_message_bytes, room)
+        self._room = room
         self._waiting: deque[bytes | Packed] = deque()  # behind a message that is being decompressed
         self._unpacking = False
         self._half_closed = False
@@ -50,6 +56,7 @@ class StreamingCall:
         self._started = False
         self._done = False
         self._message_since: float | None = None
+        self._metadata = call.head.metadata
         self._timer: asyncio.TimerHandle | None = None
         self._inbound: Inbound = method(call.head, self)
         if call.head.timeout_ns is not None and not self._done:
@@ -98,6 +105,8 @@ class StreamingCall:
     def _unpacked(self, work: asyncio.Future[bytes]) -> None:
         self._unpacking = False
         failure = unpacking_failure(work)
+        if failure is None:
+            self._room.give(len(work.result()))  # who serves it counts it
         if self._done:
             return
         if failure is not None:
@@ -173,21 +182,23 @@ class StreamingCall:
             self._stream.start(self._start)
         self._stream.send(framed(message))
 
-    def finish(self, code: GrpcCode = GrpcCode.OK, detail: str = "") -> None:
+    def finish(self, code: GrpcCode = GrpcCode.OK, detail: str = "", trailers: Fields = ()) -> None:
         """End the call."""
         if not self._done:
-            self._end(code, detail)
+            self._end(code, detail, trailers)
 
     def _expire(self) -> None:
         self._end(GrpcCode.DEADLINE_EXCEEDED, "the deadline has passed")
         self._inbound.cancelled()
 
-    def _end(self, code: GrpcCode, detail: str) -> None:
+    def _end(self, code: GrpcCode, detail: str, more: Fields = ()) -> None:
         self._finish()
+        if code is not GrpcCode.OK:
+            more = failure_fields(more, self._metadata)
         if self._started:
-            self._stream.finish(trailers(code, detail))
+            self._stream.finish(trailers(code, detail, more))
         else:
-            self._stream.start(trailers_only(code, detail), end=True)
+            self._stream.start(trailers_only(code, detail, more), end=True)
         self._stream.stop_receiving()
 
     def _finish(self) -> None:

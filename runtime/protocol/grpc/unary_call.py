@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from mcp2026.runtime.protocol.connections import CROWDED
+from mcp2026.runtime.protocol.context_headers import Fields, failure_fields
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.framing import (
     PREFIX,
@@ -25,6 +26,7 @@ from mcp2026.runtime.protocol.grpc.service import GrpcCode, Reply, UnaryMethod
 from mcp2026.runtime.protocol.grpc.waiting import TOO_SLOW, deadline_timer, unpacking_failure
 from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.http2.stream import Stream
+from mcp2026.runtime.protocol.inflating import Room
 
 _COMPRESS_FROM: Final = 1024
 _COMPRESS_TO: Final = 1 << 20
@@ -37,6 +39,7 @@ class UnaryCall(msgspec.Struct, eq=False):
 
     loop: asyncio.AbstractEventLoop
     max_message_bytes: int
+    room: Room
     stream: Stream
     call: PreparedCall
     method: UnaryMethod
@@ -68,7 +71,7 @@ class UnaryCall(msgspec.Struct, eq=False):
             self.message = data[PREFIX:]
             return
         if reader is None:
-            self.reader = reader = MessageReader(self.call.encoding, self.max_message_bytes)
+            self.reader = reader = MessageReader(self.call.encoding, self.max_message_bytes, self.room)
         try:
             messages = reader.feed(data)
         except CallFailedError as failure:
@@ -108,11 +111,12 @@ class UnaryCall(msgspec.Struct, eq=False):
 
     def _unpacked(self, work: asyncio.Future[bytes]) -> None:
         failure = unpacking_failure(work)
-        if self.done:
-            return
         if failure is None:
-            self._serve(work.result())
-        else:
+            message = work.result()
+            self.room.give(len(message))  # who serves it counts it
+            if not self.done:
+                self._serve(message)
+        elif not self.done:
             self._fail(failure.code, failure.detail)
 
     def _let_go(self) -> None:
@@ -138,7 +142,7 @@ class UnaryCall(msgspec.Struct, eq=False):
             return
         self._finish()
         if reply.code is not GrpcCode.OK:
-            self.stream.start(trailers_only(reply.code, reply.detail, reply.trailers), end=True)
+            self._start_failure(reply.code, reply.detail, reply.trailers)
             return
         ending = trailers(GrpcCode.OK, "", reply.trailers) if reply.trailers else OK_TRAILERS
         message = reply.message
@@ -173,14 +177,18 @@ class UnaryCall(msgspec.Struct, eq=False):
 
     def _expire(self) -> None:
         cancel = self._finish()
-        self.stream.start(trailers_only(GrpcCode.DEADLINE_EXCEEDED, "the deadline has passed"), end=True)
+        self._start_failure(GrpcCode.DEADLINE_EXCEEDED, "the deadline has passed")
         if cancel is not None:
             cancel()
 
     def _fail(self, code: GrpcCode, detail: str) -> None:
         self._finish()
-        self.stream.start(trailers_only(code, detail), end=True)
+        self._start_failure(code, detail)
         self.stream.stop_receiving()
+
+    def _start_failure(self, code: GrpcCode, detail: str, more: Fields = ()) -> None:
+        more = failure_fields(more, self.call.head.metadata)
+        self.stream.start(trailers_only(code, detail, more), end=True)
 
     def _finish(self) -> Cancel | None:
         """Make the call over, and return what tells the service so."""

@@ -3,10 +3,17 @@
 import zlib
 
 from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
+from mcp2026.runtime.protocol.inflating import (
+    WINDOW_BITS,
+    Buffer,
+    CrowdedError,
+    InflateError,
+    Room,
+    TooLargeError,
+    inflate,
+)
 
-Buffer = bytes | bytearray | memoryview
-
-ENCODINGS = ("gzip", "deflate")
+ENCODINGS = tuple(WINDOW_BITS)
 """deflate is the zlib format, as RFC 9110 §8.4.1.2 says."""
 
 SMALLEST = 1_024
@@ -16,7 +23,6 @@ AT_ONCE = 16 * 1_024
 """Bodies up to this size, in bytes, are decompressed or compressed by the event loop itself; larger ones by a
 thread, while the loop serves others."""
 
-_WINDOW = {"gzip": 31, "deflate": 15}
 _LEVEL = 1
 """Tensors compress badly: more work would save little."""
 
@@ -50,31 +56,36 @@ def accepted(header: bytes) -> str | None:
     return best
 
 
-def decompress(body: Buffer, encoding: str, limit: int) -> bytes:
-    """Return what `body` stands for, at most `limit` bytes.
+def decompress(body: Buffer, encoding: str, limit: int, room: Room) -> bytes:
+    """Return what `body` stands for, at most `limit` bytes. They are counted in `room`: give them back.
 
     Raises:
-        RequestError: it is longer, not of this encoding, cut short, or more follows.
+        RequestError: it is longer, not of this encoding, cut short, or more follows; or there is no room.
 
     """
-    decoder = zlib.decompressobj(_WINDOW[encoding])
     try:
-        content = decoder.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise invalid("body", f"is not {encoding}: {error}", f"one {encoding} stream") from error
-    if len(content) > limit:
+        return inflate(body, encoding, limit, room)
+    except InflateError as error:
+        raise invalid("body", f"the {encoding} stream {error}", f"one whole {encoding} stream") from error
+    except TooLargeError as error:
         raise RequestError(
-            ErrorCode.BODY_TOO_LARGE, f"the body is larger than {limit} bytes when decompressed", "body"
-        )
-    if not decoder.eof or decoder.unused_data:
-        problem = "ends too early" if not decoder.eof else "has bytes after its end"
-        raise invalid("body", f"the {encoding} stream {problem}", f"one whole {encoding} stream")
-    return content
+            ErrorCode.BODY_TOO_LARGE,
+            f"the body is larger than {limit} bytes when decompressed",
+            "body",
+            f"at most {limit} bytes (--max-body-mib)",
+        ) from error
+    except CrowdedError as error:
+        raise RequestError(
+            ErrorCode.QUEUE_FULL,
+            f"compressed bodies of all callers stand for more than {room.most} bytes; try again later",
+            "body",
+            f"{room.most} bytes in all (--queue-mib)",
+        ) from error
 
 
 def compress(body: bytes, encoding: str) -> bytes:
     """Return `body` in `encoding`."""
-    encoder = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW[encoding])
+    encoder = zlib.compressobj(_LEVEL, zlib.DEFLATED, WINDOW_BITS[encoding])
     return encoder.compress(body) + encoder.flush()
 
 

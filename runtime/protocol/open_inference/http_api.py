@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
+from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.inference import Call
+from mcp2026.runtime.protocol.context_headers import carrying
 from mcp2026.runtime.protocol.exchange import Cancel, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.open_inference.administration import Changed
 from mcp2026.runtime.protocol.open_inference.compression import (
@@ -35,6 +37,7 @@ from mcp2026.runtime.protocol.open_inference.packed_bodies import PackedBodies
 from mcp2026.runtime.protocol.open_inference.parameters import Value
 from mcp2026.runtime.protocol.open_inference.paths import ROOT, PathTable, Resource, Target
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
+from mcp2026.runtime.protocol.scheduling_labels import SchedulingLabels, entitled
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +71,7 @@ class OpenInferenceApi(Endpoint):
         super().__post_init__()
         self._paths = PathTable()
         self._known = HttpPlans()
-        self._packed = PackedBodies(self.limits.max_tensor_bytes)
+        self._packed = PackedBodies(self.limits.max_tensor_bytes, self.limits.room)
         self._routes: dict[Resource, dict[str, _Handler]] = {
             Resource.SERVER: {"GET": self._server},
             Resource.LIVE: {"GET": self._live},
@@ -135,9 +138,12 @@ class OpenInferenceApi(Endpoint):
         if encoding is None:
             return self._serve(head, body, respond)
 
+        arrived_ns = time.monotonic_ns()
+
         def fail(error: RequestError) -> None:
             self.failures.failed(error.code)
-            respond(error_response(error))
+            context = self.observer.refused(error, self.contexts.of(head.headers), arrived_ns)
+            respond(error_response(error, context=context))
 
         return self._packed.unpack(body, encoding, lambda content: self._serve(head, content, respond), fail)
 
@@ -154,10 +160,10 @@ class OpenInferenceApi(Endpoint):
             self._broke(respond)
         return None
 
-    def _broke(self, respond: Respond) -> None:
+    def _broke(self, respond: Respond, context: SchedulingContext | None = None) -> None:
         """Answer for an exception that nobody expected."""
         self.failures.failed(ErrorCode.INTERNAL)
-        respond(error_response(INTERNAL))
+        respond(error_response(INTERNAL, context=context))
 
     # --- inference
 
@@ -165,7 +171,12 @@ class OpenInferenceApi(Endpoint):
         arrived_ns = time.monotonic_ns()
         assert target.name is not None
         counters = self.failures
+        context = self.contexts.of(head.headers)
+        if context is not None:
+            respond = carrying(respond, context)
         try:
+            if context is not None:
+                self.contexts.admit(context)
             model = self.store.model(target.name)
             counters = model.metrics
             version = model.version(target.version)
@@ -180,13 +191,17 @@ class OpenInferenceApi(Endpoint):
             )
         except RequestError as error:
             counters.failed(error.code)
-            respond(error_response(error))
+            context = self.observer.refused(error, context, arrived_ns, target.name, target.version or "")
+            respond(error_response(error, context=context))
             return None
         except Exception:
             log.exception("%s %s failed", head.method, head.path[:200])
-            self._broke(respond)
+            self._broke(respond, context)
             return None
         wanted = request.wanted
+        labels = SchedulingLabels(wanted.priority, wanted.tenant)
+        if context is not None:
+            labels = entitled(labels, context, model.config.priorities.levels)
         return self.service.submit(
             _HttpCall(
                 version,
@@ -194,11 +209,12 @@ class OpenInferenceApi(Endpoint):
                 request.rows,
                 arrived_ns,
                 wanted.timeout_ns,
-                wanted.priority,
-                wanted.tenant,
+                labels.priority,
+                labels.tenant,
                 request,
                 respond,
                 head.headers.get(b"accept-encoding"),
+                context=context,
             )
         )
 
@@ -300,7 +316,7 @@ class _HttpCall(Call):
         return partial(self.respond, response)
 
     def fail(self, error: RequestError) -> None:
-        self.respond(error_response(error))
+        self.respond(error_response(error, context=self.context))
 
 
 def _respond_compressed(response: Response, encoding: str, respond: Respond) -> None:

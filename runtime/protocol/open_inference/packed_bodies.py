@@ -7,6 +7,7 @@ from typing import Final
 
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.protocol.exchange import Cancel
+from mcp2026.runtime.protocol.inflating import Room
 from mcp2026.runtime.protocol.open_inference.compression import AT_ONCE, decompress
 from mcp2026.runtime.protocol.open_inference.errors import INTERNAL
 
@@ -24,19 +25,21 @@ Fail = Callable[[RequestError], None]
 class PackedBodies:
     """Reads the compressed bodies of one API."""
 
-    def __init__(self, limit: int) -> None:
-        """Take bodies of up to `limit` bytes when decompressed."""
+    def __init__(self, limit: int, room: Room) -> None:
+        """Take bodies of up to `limit` bytes when decompressed, and as many as there is `room` for."""
         self._limit = limit
+        self._room = room
         self._waiting_bytes = 0
 
     def unpack(self, body: bytes, encoding: str, serve: Serve, fail: Fail) -> Cancel | None:
         """Call `serve` with what `body` stands for, or `fail`, now or later; return what cancels that."""
         if len(body) <= AT_ONCE:
             try:
-                content = decompress(body, encoding, self._limit)
+                content = decompress(body, encoding, self._limit, self._room)
             except RequestError as error:
                 fail(error)
                 return None
+            self._room.give(len(content))
             return serve(content)
         if self._waiting_bytes + len(body) > _MOST:
             fail(RequestError(ErrorCode.QUEUE_FULL, "too many compressed bodies wait already"))
@@ -47,10 +50,13 @@ class PackedBodies:
         def unpacked(work: asyncio.Future[bytes]) -> None:
             self._waiting_bytes -= len(body)
             error = work.exception()
-            if waiting.gone:
-                return
             if error is None:
-                waiting.cancel = serve(work.result())
+                content = work.result()
+                self._room.give(len(content))  # who serves it counts it
+                if not waiting.gone:
+                    waiting.cancel = serve(content)
+            elif waiting.gone:
+                return
             elif isinstance(error, RequestError):
                 fail(error)
             else:
@@ -58,7 +64,8 @@ class PackedBodies:
                 fail(INTERNAL)
 
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(None, decompress, body, encoding, self._limit).add_done_callback(unpacked)
+        work = loop.run_in_executor(None, decompress, body, encoding, self._limit, self._room)
+        work.add_done_callback(unpacked)
         return waiting.leave
 
 

@@ -11,6 +11,7 @@ from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion
 from mcp2026.runtime.model.signature import MAX_DIMENSIONS, Signature, TensorSpec, check_shape
+from mcp2026.runtime.protocol.inflating import Room
 from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES, Buffer, DataType, from_wire
 from mcp2026.runtime.protocol.open_inference.parameters import (
     Parameters,
@@ -34,6 +35,8 @@ class Limits:
     max_timeout_ns: int
     max_tensor_bytes: int
     """Of a tensor in shared memory, and of a body when it is decompressed."""
+    room: Room
+    """For bodies of all callers that are being decompressed."""
 
 
 class WantedOutput(NamedTuple):

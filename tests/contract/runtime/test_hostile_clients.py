@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -140,6 +141,51 @@ def test_bombs_over_grpc_hold_nobody_up(serving: Start) -> None:
     assert answered > 20
     client.close()
     others.close()
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_bombs_that_come_together_are_bounded_together(serving: Start, protocol: str) -> None:
+    server = serving("--queue-mib", "64")
+    (worker,) = server.workers()
+    before = highest_mib(worker)
+    bomb = gzip.compress(bytes(48 * _MIB), 9)
+    together = threading.Barrier(12)
+
+    def throw(_: int) -> bytes:
+        if protocol == "http":
+            with server.connect() as client:
+                together.wait(PATIENCE)
+                client.sendall(post(bomb, b"Content-Encoding: gzip", path=_INFER))
+                return client.recv(4_096).split(b" ")[1]
+        client = Http2Client(server.grpc_port)
+        together.wait(PATIENCE)
+        headers = (*GRPC_HEADERS, (b"grpc-encoding", b"gzip"))
+        message = b"\1" + len(bomb).to_bytes(4, "big") + bomb
+        (answer,) = client.post([(b"/inference.GRPCInferenceService/ModelInfer", headers, message)])
+        client.close()
+        return answer.headers[b"grpc-status"]
+
+    with ThreadPoolExecutor(12) as pool:
+        statuses = set(pool.map(throw, range(12)))
+    read, crowded = (b"400", b"503") if protocol == "http" else (b"3", b"14")
+    assert read in statuses
+    assert statuses <= {read, crowded}
+    assert highest_mib(worker) - before < 160  # all in one piece, and one more while it is put together
+    assert infer(server, [1.0]) == 200
+
+
+def test_memory_of_unfinished_bodies_is_given_back_when_they_have_gone(serving: Start) -> None:
+    server = serving()
+    before = server.resident_mib()
+    with ExitStack() as held:
+        clients = [held.enter_context(server.connect()) for _ in range(5)]
+        for client in clients:
+            client.sendall(b"POST %b HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (_INFER, 64 * _MIB))
+        for _ in range(40 * 16):
+            for client in clients:
+                client.sendall(bytes(_MIB // 16))
+        server.wait_until(lambda: server.resident_mib() - before > 180, "it is held")
+    server.wait_until(lambda: server.resident_mib() - before < 24, "it is given back")
 
 
 def test_without_descriptors_new_connections_wait_and_the_log_says_why(serving: Start) -> None:
@@ -310,6 +356,13 @@ def tensor(size: int) -> bytes:
     parameters = {"binary_data_size": 4 * size}
     one = {"name": "x", "datatype": "FP32", "shape": [1, size], "parameters": parameters}
     return json.dumps({"inputs": [one], "parameters": {"binary_data_output": True}}).encode()
+
+
+def highest_mib(pid: int) -> float:
+    """Return the most memory that a process ever had."""
+    match = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert match is not None
+    return int(match.group(1)) / 1024
 
 
 def descriptors(pid: int) -> int:

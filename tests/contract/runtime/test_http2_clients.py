@@ -73,7 +73,9 @@ def test_h2spec_finds_nothing(h2spec: Path) -> None:
     site, calls = Site(), Calls()
     server = TransportServer(
         lambda connections, loop: (
-            lambda: Http2Connection(site, limits(), connections, loop, GrpcCalls(calls, 1 << 20, loop))
+            lambda: Http2Connection(
+                site, limits(), connections, loop, GrpcCalls(calls, 1 << 20, connections.room, loop)
+            )
         )
     )
     try:

@@ -5,10 +5,11 @@ from typing import Any
 from mcp2026.api.serving import Batching, ServingConfig, single_version
 from mcp2026.runtime.model.loaded import LoadedVersion
 from mcp2026.runtime.model.signature import Signature, TensorSpec
+from mcp2026.runtime.protocol.inflating import Room
 from mcp2026.runtime.protocol.open_inference.datatypes import DATATYPES
 from mcp2026.runtime.protocol.open_inference.requests import Limits
 
-LIMITS = Limits(max_timeout_ns=30 * 10**9, max_tensor_bytes=1_000_000)
+LIMITS = Limits(max_timeout_ns=30 * 10**9, max_tensor_bytes=1_000_000, room=Room(1_000_000_000))
 LEVELS = 10
 
 

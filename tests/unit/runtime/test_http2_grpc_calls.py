@@ -21,6 +21,7 @@ from mcp2026.runtime.protocol.grpc.service import (
 from mcp2026.runtime.protocol.http2 import frames
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
 from mcp2026.runtime.protocol.http2.stream import Consumer, Stream
+from mcp2026.runtime.protocol.inflating import Room
 from tests.unit.runtime.http2_client import Field, Frame, Server, data, headers, of_kind
 
 
@@ -73,7 +74,7 @@ class Caller:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_message_bytes: int = 1_000) -> None:
         self.service = Echo()
-        self._calls = GrpcCalls(self.service, max_message_bytes, loop)
+        self._calls = GrpcCalls(self.service, max_message_bytes, Room(1 << 30), loop)
         self.server = Server(consume=self._begin)
         self.server.now = loop.time()
 

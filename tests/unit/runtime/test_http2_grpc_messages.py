@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -18,12 +19,15 @@ from mcp2026.runtime.protocol.grpc.health import ServingStatus, read_request, re
 from mcp2026.runtime.protocol.grpc.metadata import binary_value, percent_encoded, read_timeout, trailers
 from mcp2026.runtime.protocol.grpc.service import GrpcCode
 from mcp2026.runtime.protocol.http2.header_decoder import HeaderDecoder
+from mcp2026.runtime.protocol.inflating import Room
+
+ROOM = Room(1_000_000)
 
 
 @given(st.lists(st.binary(max_size=50), max_size=10), st.lists(st.integers(1, 20), min_size=1, max_size=10))
 def test_messages_are_found_however_they_are_cut(messages: list[bytes], steps: list[int]) -> None:
     body = b"".join(framed_gzip(one) if n % 3 == 2 else framed(one) for n, one in enumerate(messages))
-    reader = MessageReader(b"gzip", 1_000)
+    reader = MessageReader(b"gzip", 1_000, ROOM)
     found: list[bytes] = []
     turn = 0
     while body:
@@ -47,23 +51,26 @@ def test_messages_are_found_however_they_are_cut(messages: list[bytes], steps: l
 )
 def test_what_is_no_message_is_refused(encoding: bytes, sent: bytes, code: GrpcCode) -> None:
     with pytest.raises(CallFailedError) as failure:
-        MessageReader(encoding, 1_000).feed(sent)
+        MessageReader(encoding, 1_000, ROOM).feed(sent)
     assert failure.value.code is code
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [(b"gzip", gzip.compress), (b"deflate", zlib.compress)])
-def test_a_small_message_cannot_become_a_large_one(encoding: bytes, pack: object) -> None:
-    packed = pack(bytes(50_000_000))  # type: ignore[operator]
+def test_a_small_message_cannot_become_a_large_one(encoding: bytes, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(bytes(50_000_000))
     assert len(packed) < 100_000
     with pytest.raises(CallFailedError) as failure:
-        decompress(packed, encoding, 100_000)
+        decompress(packed, encoding, 100_000, ROOM)
     assert failure.value.code is GrpcCode.RESOURCE_EXHAUSTED
-    assert decompress(pack(bytes(100_000)), encoding, 100_000) == bytes(100_000)  # type: ignore[operator]
+    assert decompress(pack(bytes(100_000)), encoding, 100_000, ROOM) == bytes(100_000)
+    with pytest.raises(CallFailedError) as failure:
+        decompress(packed, encoding, 100_000_000, ROOM)
+    assert failure.value.code is GrpcCode.UNAVAILABLE
 
 
 def test_a_compressed_message_that_is_cut_off_is_refused() -> None:
-    with pytest.raises(CallFailedError, match="cut off"):
-        decompress(gzip.compress(b"x" * 100)[:-9], b"gzip", 1_000)
+    with pytest.raises(CallFailedError, match="ends too early"):
+        decompress(gzip.compress(b"x" * 100)[:-9], b"gzip", 1_000, ROOM)
 
 
 @pytest.mark.parametrize(

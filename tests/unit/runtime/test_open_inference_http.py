@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.protocol.inflating import Room
 from mcp2026.runtime.protocol.open_inference.compression import accepted, compress, decompress
 from mcp2026.runtime.protocol.open_inference.http_answers import BINARY, HEADER_LENGTH, HttpAnswers
 from mcp2026.runtime.protocol.open_inference.http_codec import (
@@ -280,15 +281,19 @@ def test_an_answer_is_compressed_as_a_whole() -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_a_compressed_body_is_bounded_and_whole(encoding: str) -> None:
+    room = Room(1_000)
     bomb = compress(bytes(10_000_000), encoding)
     with pytest.raises(RequestError) as refusal:
-        decompress(bomb, encoding, 1_000)
+        decompress(bomb, encoding, 1_000, room)
     assert refusal.value.code is ErrorCode.BODY_TOO_LARGE
+    with pytest.raises(RequestError) as refusal:
+        decompress(bomb, encoding, 10_000_000, room)
+    assert refusal.value.code is ErrorCode.QUEUE_FULL
     body = compress(b"content", encoding)
-    assert decompress(body, encoding, 7) == b"content"
+    assert decompress(body, encoding, 7, room) == b"content"
     for wrong in (body[:-1], body + b"x", b"content", b""):
         with pytest.raises(RequestError):
-            decompress(wrong, encoding, 100)
+            decompress(wrong, encoding, 100, room)
 
 
 def test_the_encoding_with_the_highest_weight_is_taken() -> None:
