@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from mcp2026.runtime.protocol.context_headers import in_trace_of
 from mcp2026.runtime.protocol.exchange import Application, Cancel, Handler, RequestHead, Respond, Response
 
 
@@ -40,7 +41,8 @@ class HttpSite:
     def admit(self, head: RequestHead) -> Response | None:
         """Let the API that the path belongs to decide."""
         api = self._mounted if self._mounted.serves(head.path) else self._own
-        return api.admit(head)
+        refusal = api.admit(head)
+        return None if refusal is None else in_trace_of(head.headers, refusal)
 
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         """Let the API that the path belongs to serve the request."""

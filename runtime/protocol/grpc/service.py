@@ -74,7 +74,12 @@ class Outbound(Protocol):
     def send(self, message: bytes) -> None:
         """Send one message. Does nothing if the caller has gone."""
 
-    def finish(self, code: GrpcCode = GrpcCode.OK, detail: str = "") -> None:
+    def finish(
+        self,
+        code: GrpcCode = GrpcCode.OK,
+        detail: str = "",
+        trailers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
         """End the call; called exactly once unless it was cancelled."""
 
 

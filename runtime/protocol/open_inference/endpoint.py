@@ -1,7 +1,8 @@
 """What HTTP and gRPC of this protocol stand on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from mcp2026.runtime.context.observer import RequestObserver, plain_observer
 from mcp2026.runtime.health import Health
 from mcp2026.runtime.inference import InferenceService
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
@@ -22,8 +23,10 @@ class Endpoint:
     regions: SharedMemoryRegions
     administration: Administration
     limits: Limits
+    observer: RequestObserver = field(default_factory=plain_observer)
 
     def __post_init__(self) -> None:
         """Begin to count."""
         self.failures = self.metrics.version()
         """Counts requests that failed before their model was known."""
+        self.contexts = self.observer.contexts

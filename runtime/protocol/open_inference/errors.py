@@ -2,7 +2,9 @@
 
 import msgspec
 
+from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.runtime.errors import STATUS, ErrorCode, RequestError
+from mcp2026.runtime.protocol.context_headers import Fields, context_fields
 from mcp2026.runtime.protocol.exchange import JSON, Response
 from mcp2026.runtime.protocol.grpc.service import GrpcCode, Reply
 
@@ -39,19 +41,27 @@ def text_of(error: RequestError) -> str:
     return f"{error.message} (allowed: {error.allowed})" if error.allowed else error.message
 
 
-def error_response(error: RequestError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+def error_response(
+    error: RequestError, headers: Fields = (), context: SchedulingContext | None = None
+) -> Response:
     """Return `error` as a response: its only field is `error`, a string."""
-    retry_after = STATUS[error.code].retry_after_seconds
-    if retry_after is not None:
-        headers = (*headers, (b"retry-after", b"%d" % retry_after))
-    return error_text(WIRE[error.code][0], text_of(error), headers)
+    status = STATUS[error.code]
+    if status.retry_after_seconds is not None:
+        headers = (*headers, (b"retry-after", b"%d" % status.retry_after_seconds))
+    if status.challenge is not None:
+        headers = (*headers, (b"www-authenticate", status.challenge.encode()))
+    return error_text(WIRE[error.code][0], text_of(error), headers, context)
 
 
-def error_text(status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
-    """Return a response that says `text`."""
-    return Response(status, msgspec.json.encode({"error": text}), JSON, headers)
+def error_text(
+    status: int, text: str, headers: Fields = (), context: SchedulingContext | None = None
+) -> Response:
+    """Return a response that says `text`. It names its trace, or a new one."""
+    body = msgspec.json.encode({"error": text})
+    return Response(status, body, JSON, (*headers, *context_fields(context)))
 
 
-def error_reply(error: RequestError) -> Reply:
-    """Return `error` as the end of a unary call."""
-    return Reply(code=WIRE[error.code][1], detail=text_of(error))
+def error_reply(error: RequestError, context: SchedulingContext | None = None) -> Reply:
+    """Return `error` as the end of a unary call. Without a context, the transport names its trace."""
+    trailers = context_fields(context) if context is not None else ()
+    return Reply(code=WIRE[error.code][1], detail=text_of(error), trailers=trailers)

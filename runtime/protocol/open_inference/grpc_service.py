@@ -8,10 +8,12 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError, Message
 
+from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.inference import Call
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
+from mcp2026.runtime.protocol.context_headers import carrying_reply, context_fields
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.service import (
     CallHead,
@@ -37,6 +39,7 @@ from mcp2026.runtime.protocol.open_inference.grpc_codec import (
 )
 from mcp2026.runtime.protocol.open_inference.grpc_stream import InferStream
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
+from mcp2026.runtime.protocol.scheduling_labels import SchedulingLabels, entitled
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,7 @@ SERVICE = "/inference.GRPCInferenceService/"
 # Annotations of inner functions are evaluated at every call: they are plain names, which cost nothing.
 _Parts = list[Buffer]
 _Send = Callable[[], None]
+_Fail = Callable[[RequestError, SchedulingContext | None], None]
 _Ask = Callable[[Any], Message]
 _Change = Callable[[Any, Changed], None]
 
@@ -121,6 +125,10 @@ class OpenInferenceService(Endpoint):
     # --- inference
 
     def _infer(self, head: CallHead, content: bytes, respond: Respond) -> Cancel | None:
+        context = self.contexts.of(head.metadata)
+        if context is not None:
+            respond = carrying_reply(respond, context)
+
         def answer(parts: _Parts) -> _Send:
             reply = Reply(b"".join(parts))
             return lambda: respond(reply)
@@ -128,29 +136,57 @@ class OpenInferenceService(Endpoint):
         try:
             inference = Inference(content, self._known)
         except RequestError as error:
-            self.failures.failed(error.code)
-            respond(error_reply(error))
+            respond(error_reply(error, self._refuse(error, context)))
             return None
         return self._submit(
-            inference, head, answer, lambda error: respond(error_reply(error)), in_stream=False
+            inference,
+            head,
+            context,
+            answer,
+            lambda error, context: respond(error_reply(error, context)),
+            in_stream=False,
         )
 
     def _stream(self, head: CallHead, outbound: Outbound) -> Inbound:
-        return InferStream(self._submit, self._known, self.failures, head, outbound)
+        context = self.contexts.of(head.metadata)
+        trailers = context_fields(context) if context is not None else ()
+
+        def submit(
+            inference: Inference, answer: Callable[[_Parts], _Send], fail: Callable[[RequestError], None]
+        ) -> Cancel | None:
+            return self._submit(
+                inference,
+                head,
+                self.contexts.of(head.metadata),
+                answer,
+                lambda error, _context: fail(error),
+                in_stream=True,
+            )
+
+        return InferStream(submit, self._known, self._refuse, trailers, outbound)
+
+    def _refuse(self, error: RequestError, context: SchedulingContext | None = None) -> SchedulingContext:
+        """Count and log a message that cannot be read; return the context for the answer."""
+        self.failures.failed(error.code)
+        return self.observer.refused(error, context, time.monotonic_ns())
 
     def _submit(
         self,
         inference: Inference,
         head: CallHead,
+        context: SchedulingContext | None,
         answer: Callable[[_Parts], _Send],
-        fail: Callable[[RequestError], None],
+        fail: _Fail,
         *,
         in_stream: bool,
     ) -> Cancel | None:
         """Give one request to the engine. Never raises."""
         arrived_ns = time.monotonic_ns()
         counters = self.failures
+        names: tuple[str, str | None] = ("", None)
         try:
+            if context is not None:
+                self.contexts.admit(context)
             names = self._known.names(inference)
             model = self.store.model(names[0])
             counters = model.metrics
@@ -166,14 +202,18 @@ class OpenInferenceService(Endpoint):
             )
         except RequestError as error:
             counters.failed(error.code)
-            fail(error)
+            fail(error, self.observer.refused(error, context, arrived_ns, names[0], names[1] or ""))
             return None
         except Exception:
             log.exception("an inference request failed")
             counters.failed(ErrorCode.INTERNAL)
-            fail(INTERNAL)
+            fail(INTERNAL, context)
             return None
-        timeout_ns = request.wanted.timeout_ns
+        wanted = request.wanted
+        labels = SchedulingLabels(wanted.priority, wanted.tenant)
+        if context is not None:
+            labels = entitled(labels, context, model.config.priorities.levels)
+        timeout_ns = wanted.timeout_ns
         if head.timeout_ns is not None:
             timeout_ns = min(timeout_ns, head.timeout_ns)
         return self.service.submit(
@@ -183,12 +223,13 @@ class OpenInferenceService(Endpoint):
                 request.rows,
                 arrived_ns,
                 timeout_ns,
-                request.wanted.priority,
-                request.wanted.tenant,
+                labels.priority,
+                labels.tenant,
                 request,
                 answer,
                 fail,
                 in_stream,
+                context=context,
             )
         )
 
@@ -282,14 +323,14 @@ class OpenInferenceService(Endpoint):
 class _GrpcCall(Call):
     request: InferRequest[GrpcAnswers]
     answer: Callable[[_Parts], _Send]
-    tell: Callable[[RequestError], None]
+    tell: _Fail
     in_stream: bool
 
     def encode(self, outputs: list[Array]) -> Callable[[], None]:
         return self.answer(encode_infer(self.request, outputs, final=self.in_stream))
 
     def fail(self, error: RequestError) -> None:
-        self.tell(error)
+        self.tell(error, self.context)
 
 
 def _answering(form: type[Message], ask: _Ask, metrics: RuntimeMetrics) -> UnaryMethod:

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable
 
 from mcp2026.runtime.errors import RequestError
-from mcp2026.runtime.metrics.runtime_metrics import VersionMetrics
+from mcp2026.runtime.protocol.context_headers import Fields
 from mcp2026.runtime.protocol.exchange import Cancel
-from mcp2026.runtime.protocol.grpc.service import CallHead, Outbound
+from mcp2026.runtime.protocol.grpc.service import Outbound
 from mcp2026.runtime.protocol.open_inference import open_inference_pb2 as messages
 from mcp2026.runtime.protocol.open_inference.datatypes import Buffer
 from mcp2026.runtime.protocol.open_inference.errors import text_of
@@ -27,14 +27,15 @@ class InferStream:
         self,
         submit: Callable[..., Cancel | None],
         known: KnownMessages,
-        failures: VersionMetrics,
-        head: CallHead,
+        refuse: Callable[[RequestError], object],
+        trailers: Fields,
         outbound: Outbound,
     ) -> None:
+        """Submit what is read by `submit`; `refuse` is told of what cannot be. `trailers` end the call."""
         self._submit = submit
         self._known = known
-        self._failures = failures
-        self._head = head
+        self._refuse = refuse
+        self._trailers = trailers
         self._outbound = outbound
         self._owed: deque[_Owed] = deque()
         self._half_closed = False
@@ -47,7 +48,7 @@ class InferStream:
         try:
             inference = Inference(message, self._known)
         except RequestError as error:
-            self._failures.failed(error.code)
+            self._refuse(error)
             self._settle(owed, _stream_error(error, ""))
             return
         request_id = inference.id
@@ -57,11 +58,7 @@ class InferStream:
             return lambda: self._settle(owed, content)
 
         owed.cancel = self._submit(
-            inference,
-            self._head,
-            answer,
-            lambda error: self._settle(owed, _stream_error(error, request_id)),
-            in_stream=True,
+            inference, answer, lambda error: self._settle(owed, _stream_error(error, request_id))
         )
 
     def half_closed(self) -> None:
@@ -89,7 +86,7 @@ class InferStream:
             self._outbound.send(answer)
         if self._half_closed and not self._owed:
             self._over = True
-            self._outbound.finish()
+            self._outbound.finish(trailers=self._trailers)
 
 
 class _Owed:
