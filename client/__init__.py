@@ -19,6 +19,7 @@ from mcp2026.client.errors import (
 )
 from mcp2026.client.operations.inference import InferenceResult
 from mcp2026.client.operations.models import ModelMetadata, ModelState, TensorMetadata
+from mcp2026.client.operations.versions import RegisteredVersion, RetiredVersion
 from mcp2026.client.retries import RetryPolicy
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "NegotiatedBatching",
     "OverloadedError",
     "ProtocolError",
+    "RegisteredVersion",
+    "RetiredVersion",
     "RetryPolicy",
     "ServerError",
     "Tensor",

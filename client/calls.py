@@ -17,6 +17,7 @@ from mcp2026.client.exchange import Header, Operation
 from mcp2026.client.negotiation import offer_of
 from mcp2026.client.operations.inference import Inference
 from mcp2026.client.operations.models import AskReady, DescribeModel, ListModels
+from mcp2026.client.operations.versions import RegisterVersion, RetireVersion
 from mcp2026.client.retries import Attempts, RetryBudget, RetryPolicy
 from mcp2026.client.trace_context import traceparent
 
@@ -109,6 +110,31 @@ class Calls:
     def ask_ready(self, model: str | None, version: str | None) -> AskReady:
         """Return the question whether the server, or a model, is ready."""
         return AskReady(model, version, self._traced())
+
+    def register(
+        self,
+        model: str,
+        version: str,
+        uri: str,
+        *,
+        weight: int,
+        owner_email: str,
+        request_id: str | None,
+    ) -> RegisterVersion:
+        """Return the wish that a version be served."""
+        return RegisterVersion(
+            model,
+            version,
+            uri,
+            weight=weight,
+            owner_email=owner_email,
+            request_id=request_id,
+            headers=self._traced(),
+        )
+
+    def retire(self, model: str, version: str) -> RetireVersion:
+        """Return the wish that a version be served no more."""
+        return RetireVersion(model, version, self._traced())
 
     def _traced(self, given: str | None = None) -> tuple[Header, ...]:
         trace = traceparent(given)

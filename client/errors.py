@@ -115,6 +115,9 @@ BY_CODE: dict[str, _Kind] = {
     "invalid_argument": InvalidRequestError,
     "not_found": ModelNotFoundError,
     "already_exists": InvalidRequestError,
+    "unauthenticated": InvalidRequestError,
+    "permission_denied": InvalidRequestError,
+    "failed_precondition": InvalidRequestError,
     "method_not_allowed": InvalidRequestError,
     "body_too_large": InvalidRequestError,
     "headers_too_large": InvalidRequestError,
@@ -172,9 +175,15 @@ def error_of_http(status: int, body: ErrorBody, retry_after: float | None) -> Cl
 
 
 def error_of_grpc(status: str, body: ErrorBody, retry_after: float | None = None) -> ClientError:
-    """Return the error for a call that the server ended with the status of this name."""
+    """Return the error for a call that the server ended with the status of this name.
+
+    UNAVAILABLE may be sent again (https://grpc.github.io/grpc/core/md_doc_statuscodes.html), by itself only
+    if that is harmless: a proxy says it also for a server that broke off.
+    """
     kind = BY_CODE.get(body.code) or BY_GRPC_STATUS.get(status, ProtocolError)
-    retry = Retry.ALWAYS if status == "UNAVAILABLE" else Retry.NEVER
+    retry = Retry.NEVER
+    if status == "UNAVAILABLE":
+        retry = Retry.IF_IDEMPOTENT if retry_after is None else Retry.ALWAYS
     return _error(kind, status, body, retry_after, retry)
 
 

@@ -65,7 +65,7 @@ class GrpcResponse(NamedTuple):
 
     message: bytes
     metadata: dict[str, str]
-    """Initial metadata; names are in lower case, binary values are left out."""
+    """Initial and trailing; names are in lower case, binary values are left out."""
 
     @property
     def batching(self) -> NegotiatedBatching | None:

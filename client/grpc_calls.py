@@ -1,15 +1,18 @@
 """What grpcio is told and what it says, for its blocking and its asyncio channels."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import grpc
 
+from mcp2026.api.contract.rpc_status import TRAILER, decode_status
 from mcp2026.api.names import BATCH_CAPABLE_HEADER
 from mcp2026.client.errors import (
     ClientError,
     ConnectionFailedError,
     DeadlineExceededError,
+    ErrorBody,
     ProtocolError,
     Retry,
     error_of_grpc,
@@ -18,6 +21,12 @@ from mcp2026.client.exchange import GrpcRequest, Header
 from mcp2026.client.operations.answers import error_of_text, retry_after
 
 Options = Sequence[tuple[str, Any]]
+
+_NEVER_SENT = "failed to connect to all addresses"
+_TOO_LARGE = "Received message larger than max"
+_BROKEN = re.compile(
+    r"Stream removed|Socket closed|recvmsg|sendmsg|Connection reset|Broken pipe|GOAWAY|keepalive"
+)
 
 
 class FailedCall(Protocol):
@@ -31,9 +40,6 @@ class FailedCall(Protocol):
 
     def trailing_metadata(self) -> Any:
         """Return what the server sent after the answer."""
-
-    def debug_error_string(self) -> str | None:
-        """Return where the status comes from."""
 
 
 def channel_options(max_answer_bytes: int) -> Options:
@@ -63,21 +69,29 @@ def texts(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
 
 
 def error_of(call: FailedCall, timeout: float) -> ClientError:
-    """Return the error for a call that failed, in the server or before it."""
+    """Return the error for a call that failed, in the server or on the way to it.
+
+    grpcio tells the two apart by its texts alone; what it does not say itself is the server's.
+    """
     status, details = call.code(), call.details() or ""
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceededError(f"no answer within {timeout:g} s", status=status.name)
-    if not _is_of_server(call):
-        if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return ProtocolError(f"the answer has more than max_answer_bytes: {details}")
-        if status is grpc.StatusCode.UNAVAILABLE:
-            never_sent = details.startswith("failed to connect")
-            return ConnectionFailedError(details, Retry.ALWAYS if never_sent else Retry.IF_IDEMPOTENT)
-        return ProtocolError(f"{status.name}: {details}", status=status.name)
-    seconds = retry_after(texts(call.trailing_metadata()).get("retry-after"))
-    return error_of_grpc(status.name, error_of_text(details), seconds)
+    if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
+        return ProtocolError(f"the answer has more than max_answer_bytes: {details}")
+    if status is grpc.StatusCode.UNAVAILABLE and details.startswith(_NEVER_SENT):
+        return ConnectionFailedError(details, Retry.ALWAYS)
+    if status is grpc.StatusCode.UNAVAILABLE and _BROKEN.search(details):
+        return ConnectionFailedError(details, Retry.IF_IDEMPOTENT)
+    trailers = tuple(call.trailing_metadata() or ())
+    seconds = retry_after(texts(trailers).get("retry-after"))
+    return error_of_grpc(status.name, _detail(trailers) or error_of_text(details), seconds)
 
 
-def _is_of_server(call: FailedCall) -> bool:
-    """Return whether the server said it; grpcio says that nowhere else."""
-    return "received from peer" in (call.debug_error_string() or "")
+def _detail(trailers: Iterable[tuple[str, str | bytes]]) -> ErrorBody | None:
+    """Return what our own API says about an error beside its status."""
+    for name, value in trailers:
+        if name == TRAILER and isinstance(value, bytes):
+            detail = decode_status(value)
+            if detail is not None:
+                return ErrorBody(detail.message, detail.code, detail.field, detail.rule, detail.allowed)
+    return None

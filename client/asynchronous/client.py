@@ -27,6 +27,7 @@ from mcp2026.client.exchange import Operation
 from mcp2026.client.negotiation import header_of
 from mcp2026.client.operations.inference import InferenceResult
 from mcp2026.client.operations.models import ModelMetadata, ModelState
+from mcp2026.client.operations.versions import RegisteredVersion, RetiredVersion
 from mcp2026.client.retries import Attempts, RetryPolicy, deadline_exceeded
 
 Answer = TypeVar("Answer")
@@ -119,6 +120,33 @@ class AsyncClient:
     ) -> ModelMetadata:
         """Return names, datatypes and shapes of what `model` takes and gives, as `Client.model` does."""
         return await self._ask(self._calls.describe(model, version), timeout)
+
+    async def register_version(
+        self,
+        model: str,
+        version: str,
+        uri: str,
+        *,
+        weight: int,
+        owner_email: str,
+        request_id: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> RegisteredVersion:
+        """Have a version of `model` loaded, warmed up and served, as `Client.register_version` does."""
+        question = self._calls.register(
+            model, version, uri, weight=weight, owner_email=owner_email, request_id=request_id
+        )
+        return await self._ask(question, timeout)
+
+    async def retire_version(
+        self,
+        model: str,
+        version: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> RetiredVersion:
+        """Have a version of `model` served no more, as `Client.retire_version` does."""
+        return await self._ask(self._calls.retire(model, version), timeout)
 
     async def ready(
         self,

@@ -36,13 +36,14 @@ class GrpcTransport:
         method = self._methods.get(request.method)
         if method is None:
             method = self._methods[request.method] = self._channel.unary_unary(request.method)
-        metadata = metadata_of(request, self._batch_capable)
-        call = method(request.message, timeout=left, metadata=metadata)
+        sent = metadata_of(request, self._batch_capable)
+        call = method(request.message, timeout=left, metadata=sent)
         try:
             message = await call
-            response = GrpcResponse(message, texts(await call.initial_metadata()))
+            metadata = texts(await call.initial_metadata()) | texts(await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
             raise error_of(error, attempts.timeout) from error
+        response = GrpcResponse(message, metadata)
         if request.batchable:
             self.batching = response.batching
         return operation.grpc_answer(response)

@@ -25,6 +25,7 @@ from mcp2026.client.exchange import Operation
 from mcp2026.client.negotiation import header_of
 from mcp2026.client.operations.inference import InferenceResult
 from mcp2026.client.operations.models import ModelMetadata, ModelState
+from mcp2026.client.operations.versions import RegisteredVersion, RetiredVersion
 from mcp2026.client.retries import Attempts, RetryPolicy
 
 Answer = TypeVar("Answer")
@@ -159,6 +160,46 @@ class Client:
 
         """
         return self._ask(self._calls.describe(model, version), timeout)
+
+    def register_version(
+        self,
+        model: str,
+        version: str,
+        uri: str,
+        *,
+        weight: int,
+        owner_email: str,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> RegisteredVersion:
+        """Have a version of `model` loaded, warmed up and served; of our own API, not Triton's.
+
+        Args:
+            model: its name.
+            version: the id that the new version gets.
+            uri: `pvc://claim/path` or `file:///path` of its file, where the server sees it.
+            weight: percent of the requests that name no version, 0 to 100; the other versions share the rest.
+            owner_email: who answers for it.
+            request_id: a UUID; the same one again is the same request. Made if missing.
+            timeout: longest until it is served, in s: loading can take longer than an inference.
+
+        Raises:
+            ClientError: as for `infer`.
+
+        """
+        question = self._calls.register(
+            model, version, uri, weight=weight, owner_email=owner_email, request_id=request_id
+        )
+        return self._ask(question, timeout)
+
+    def retire_version(self, model: str, version: str, *, timeout: float | None = None) -> RetiredVersion:
+        """Have a version of `model` served no more; what it has taken is answered. Of our own API.
+
+        Raises:
+            ClientError: as for `infer`; the last version of a model cannot be retired.
+
+        """
+        return self._ask(self._calls.retire(model, version), timeout)
 
     def ready(
         self, model: str | None = None, *, version: str | None = None, timeout: float | None = None

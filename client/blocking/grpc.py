@@ -38,8 +38,8 @@ class GrpcTransport:
                 request.message, timeout=left, metadata=metadata
             )
         except grpc.RpcError as error:
-            raise error_of(error, attempts.timeout) from error  # type: ignore[arg-type]  # it is also a call
-        response = GrpcResponse(message, texts(call.initial_metadata()))
+            raise error_of(error, attempts.timeout) from error
+        response = GrpcResponse(message, texts(call.initial_metadata()) | texts(call.trailing_metadata()))
         if request.batchable:
             self.batching = response.batching
         return operation.grpc_answer(response)
