@@ -82,9 +82,12 @@ class RequestError(Exception):
         self.rule = rule
 
 
-def invalid(field: str, problem: str, allowed: str) -> RequestError:
-    """Return the error for a field whose value is not accepted."""
-    return RequestError(ErrorCode.INVALID_ARGUMENT, f"{field}: {problem}", field, allowed)
+def invalid(field: str, problem: str, allowed: str, rule: str | None = None) -> RequestError:
+    """Return the error for a field whose value is not accepted.
+
+    `rule` is what JSON Schema calls the rule that is broken, of the contract or of the model.
+    """
+    return RequestError(ErrorCode.INVALID_ARGUMENT, f"{field}: {problem}", field, allowed, rule)
 
 
 class StartupError(Exception):

@@ -124,20 +124,28 @@ def check_shape(spec: TensorSpec, shape: list[int], values: int, field: str) -> 
     """
     allowed = f"{spec.wire_shape} (-1: any size from 1)" if spec.ranked else "any shape of sizes from 1"
     if spec.ranked and len(shape) != len(spec.dims):
-        raise invalid(field, f"{shape[:16]} has {len(shape)} dimensions", allowed)
+        raise invalid(
+            field,
+            f"{shape[:16]} has {len(shape)} dimensions",
+            allowed,
+            "minItems" if len(shape) < len(spec.dims) else "maxItems",
+        )
     if len(shape) > MAX_DIMENSIONS:
-        raise invalid(field, f"has {len(shape)} dimensions", f"at most {MAX_DIMENSIONS} dimensions")
+        raise invalid(
+            field, f"has {len(shape)} dimensions", f"at most {MAX_DIMENSIONS} dimensions", "maxItems"
+        )
     if 0 in shape:
-        raise invalid(field, f"{shape[:16]} is an empty tensor, which is not served", allowed)
+        raise invalid(field, f"{shape[:16]} is an empty tensor, which is not served", allowed, "minimum")
     if any(dim < 1 for dim in shape):
-        raise invalid(field, f"{shape[:16]} has a negative size", allowed)
+        raise invalid(field, f"{shape[:16]} has a negative size", allowed, "minimum")
     if spec.ranked and any(wanted not in (None, dim) for dim, wanted in zip(shape, spec.dims, strict=True)):
-        raise invalid(field, f"{shape} does not fit input {spec.name!r}", allowed)
+        raise invalid(field, f"{shape} does not fit input {spec.name!r}", allowed, "const")
     product = math.prod(shape)
     if product > MAX_ELEMENTS:
-        raise invalid(field, f"{shape} asks for too many values", f"at most {MAX_ELEMENTS} values")
+        raise invalid(field, f"{shape} asks for too many values", f"at most {MAX_ELEMENTS} values", "maximum")
     if product != values:
-        raise invalid(field, f"{shape} holds {product} values, but {values} were sent", "as many as values")
+        problem = f"{shape} holds {product} values, but {values} were sent"
+        raise invalid(field, problem, "as many as values", "const")
 
 
 def count_rows(
@@ -154,11 +162,11 @@ def count_rows(
     rows = {array.shape[0] for array in arrays}
     if len(rows) != 1:
         raise invalid(
-            "shape", f"the inputs have {sorted(rows)} rows", "the same first dimension in all inputs"
+            "shape", f"the inputs have {sorted(rows)} rows", "the same first dimension in all inputs", "const"
         )
     (count,) = rows
     if count > max_rows:
-        raise invalid("shape", f"{count} rows in one request", f"1 to {max_rows} rows")
+        raise invalid("shape", f"{count} rows in one request", f"1 to {max_rows} rows", "maximum")
     return int(count)
 
 

@@ -1,9 +1,10 @@
 """JSON bodies: bytes to tensors and back.
 
-Numbers are decoded by msgspec straight into lists of the input's type, so `true`, `"1"`, a nested list
-and a missing value are all refused with their place in the document. Requests in the usual form, in a shape
+Numbers are decoded by msgspec straight into lists of the input's type, so `true`, `"1"`, a nested list and
+a missing value are all refused with their place in the document. Requests in the usual form, in a shape
 that was served before, take a shorter way (`json_form.py`); what that does not take is read again from the
-beginning, so there is one place that says what is wrong.
+beginning. A body that is refused is held against the contract first (`infer_rules.py`), then against the
+model.
 """
 
 import re
@@ -17,35 +18,36 @@ import numpy as np
 from mcp2026.runtime.errors import RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel, rows_of_a_run
-from mcp2026.runtime.model.signature import STRING, TensorSpec, check_shape, count_rows
+from mcp2026.runtime.model.signature import MAX_DIMENSIONS, STRING, TensorSpec, check_shape, count_rows
 from mcp2026.runtime.model.store import ModelStore
-from mcp2026.runtime.protocol.json_form import DECODERS, HELD_OTHERWISE, Decode, UsualForm
+from mcp2026.runtime.protocol.infer_rules import broken_rule
+from mcp2026.runtime.protocol.json_form import DECODERS, HELD_OTHERWISE, MISSING, Decode, UsualBody, UsualForm
 from mcp2026.runtime.protocol.json_turns import LARGE_BODY, InTurns, at_once, read_list, write_list
 from mcp2026.runtime.protocol.open_inference.datatypes import bf16_from_fp32, fp32_from_bf16
 
 _RAW_EMPTY = msgspec.Raw()
-_MAX_DIMENSIONS = 64
 
 
 class TensorBody(msgspec.Struct, forbid_unknown_fields=True):
     """One named input."""
 
     data: msgspec.Raw
-    shape: list[int]
+    shape: list[int | float]
+    """Whole numbers, which JSON may write as `1.0`."""
 
 
 class InferBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/infer`."""
 
     input: msgspec.Raw = _RAW_EMPTY
-    shape: list[int] | None = None
-    inputs: dict[str, TensorBody] | None = None
-    outputs: list[str] | None = None
+    shape: list[int | float] = MISSING
+    inputs: dict[str, TensorBody] = MISSING
+    outputs: list[str] = MISSING
     """Which outputs the answer shall hold; all if missing."""
-    model: str | None = None
-    version_id: str | None = None
-    timeout_ms: float | None = None
-    id: str | None = None
+    model: str = MISSING
+    version_id: str = MISSING
+    timeout_ms: float = MISSING
+    id: str = MISSING
     """Returned unchanged."""
 
 
@@ -104,6 +106,12 @@ class JsonCodec:
             usual = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return at_once(self.decode_in_turns(body))
+        try:
+            return self._usual(body, usual)
+        except RequestError as error:
+            raise (at_once(broken_rule(body)) or error) from error
+
+    def _usual(self, body: bytes, usual: UsualBody[Any]) -> InferRequest:
         model = self._store.only(usual.model)
         version = model.version(usual.version_id)
         form = self._forms.get(id(version))
@@ -133,11 +141,14 @@ class JsonCodec:
 
     def decode_in_turns(self, body: bytes) -> InTurns[InferRequest]:
         """Do the same for a large body, with pauses."""
-        document = _parse(body)
-        yield
-        model = self._store.only(document.model)
-        version = model.version(document.version_id)
-        return (yield from self._fit(document, model, version, self._form(model, version)))
+        try:
+            document = _parse(body)
+            yield
+            model = self._store.only(document.model)
+            version = model.version(document.version_id)
+            return (yield from self._fit(document, model, version, self._form(model, version)))
+        except RequestError as error:
+            raise ((yield from broken_rule(body)) or error) from error
 
     def encode(self, request: InferRequest, outputs: list[Array]) -> bytes:
         """Return the body of the answer.
@@ -207,7 +218,7 @@ def _parse(body: bytes) -> InferBody:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(body, error) from error
     except RecursionError as error:
-        raise invalid("body", "is nested too deeply", "one JSON object") from error
+        raise invalid("body", "is nested too deeply", "one JSON object", "type") from error
 
 
 def _tensors(document: InferBody, specs: tuple[TensorSpec, ...]) -> list[TensorBody]:
@@ -216,40 +227,52 @@ def _tensors(document: InferBody, specs: tuple[TensorSpec, ...]) -> list[TensorB
     flat = bytes(document.input)
     if document.inputs is not None:
         if flat or document.shape is not None:
-            raise invalid("inputs", "stands beside input or shape", "either inputs, or input and shape")
+            raise invalid("input", "stands beside inputs", "either inputs, or input and shape", "not")
         for name in document.inputs:
             if not any(spec.name == name for spec in specs):
-                raise invalid("inputs", f"the model has no input {name[:64]!r}", names)
+                raise invalid(
+                    f"inputs.{name[:64]}", "the model has no such input", names, "additionalProperties"
+                )
         for spec in specs:
             if spec.name not in document.inputs:
-                raise invalid("inputs", f"input {spec.name!r} is missing", names)
+                raise invalid(f"inputs.{spec.name}", "is missing", names, "required")
         return [document.inputs[spec.name] for spec in specs]
     if len(specs) != 1:
-        raise invalid("inputs", f"is missing; the model has {len(specs)} inputs", names)
+        raise invalid("inputs", f"is missing; the model has {len(specs)} inputs", names, "required")
     if not flat:
-        raise invalid("input", "is missing", f"a flat list of {_KINDS[specs[0].dtype.kind]}")
+        raise invalid("input", "is missing", f"a flat list of {_KINDS[specs[0].dtype.kind]}", "required")
     if document.shape is None:
-        raise invalid("shape", "is missing", f"{specs[0].wire_shape} (-1: any size from 1)")
+        raise invalid("shape", "is missing", f"{specs[0].wire_shape} (-1: any size from 1)", "required")
     return [TensorBody(document.input, document.shape)]
 
 
 def _array(spec: TensorSpec, tensor: TensorBody, prefix: str) -> InTurns[Array]:
     field = f"{prefix}data" if prefix else "input"
-    if len(tensor.shape) > _MAX_DIMENSIONS:
-        raise invalid(f"{prefix}shape", f"has {len(tensor.shape)} dimensions", f"{len(spec.dims)} dimensions")
+    shape = _sizes(tensor.shape, f"{prefix}shape")
     kind = "f" if spec.datatype == "BF16" else spec.dtype.kind
     text = bytes(tensor.data)
     if len(text) > LARGE_BODY and spec.datatype not in HELD_OTHERWISE:
         array = yield from read_list(text, spec.dtype, _LISTS[kind].decode)
         if array is not None:
-            check_shape(spec, tensor.shape, array.size, f"{prefix}shape")
-            return array.reshape(tensor.shape)
+            check_shape(spec, shape, array.size, f"{prefix}shape")
+            return array.reshape(shape)
     try:
         values = _LISTS[kind].decode(text)
     except msgspec.DecodeError as error:
         raise _misfit(error, field, f"a flat list of {_KINDS[kind]}") from error
-    check_shape(spec, tensor.shape, len(values), f"{prefix}shape")
-    return _flat_array(spec, kind, values, field).reshape(tensor.shape)
+    check_shape(spec, shape, len(values), f"{prefix}shape")
+    return _flat_array(spec, kind, values, field).reshape(shape)
+
+
+def _sizes(shape: list[int | float], field: str) -> list[int]:
+    sizes = [int(size) for size in shape]
+    if sizes != shape:
+        raise invalid(field, "holds a fraction", "whole numbers", "type")
+    if len(sizes) > MAX_DIMENSIONS:
+        raise invalid(
+            field, f"has {len(sizes)} dimensions", f"at most {MAX_DIMENSIONS} dimensions", "maxItems"
+        )
+    return sizes
 
 
 def _flat_array(spec: TensorSpec, kind: str, values: list[Any], field: str) -> Array:
@@ -262,15 +285,15 @@ def _flat_array(spec: TensorSpec, kind: str, values: list[Any], field: str) -> A
             array = np.array(values, np.float32 if spec.datatype == "BF16" else spec.dtype)
     except OverflowError:
         limits = np.iinfo(spec.dtype)
-        raise invalid(
-            field, f"holds a number that {spec.dtype.name} cannot", f"{limits.min} to {limits.max}"
-        ) from None
+        problem, allowed = f"holds a number that {spec.dtype.name} cannot", f"{limits.min} to {limits.max}"
+        rule = "minimum" if min(values) < limits.min else "maximum"
+        raise invalid(field, problem, allowed, rule) from None
     exact = array
     if spec.datatype == "BF16":
         array = bf16_from_fp32(exact)
         exact = fp32_from_bf16(array)
     if kind == "f" and not np.isfinite(exact).all():
-        raise invalid(field, f"holds a number too large for {spec.dtype_name}", "finite numbers")
+        raise invalid(field, f"holds a number too large for {spec.dtype_name}", "finite numbers", "maximum")
     return array
 
 
@@ -281,7 +304,8 @@ def _outputs(names: list[str] | None, specs: tuple[TensorSpec, ...]) -> tuple[in
     unknown = [name for name in names if name not in index]
     if unknown or not names or len(set(names)) != len(names):
         problem = f"the model has no output {unknown[0][:64]!r}" if unknown else "is empty or names one twice"
-        raise invalid("outputs", problem, ", ".join(index))
+        rule = "enum" if unknown else "uniqueItems" if names else "minItems"
+        raise invalid("outputs", problem, ", ".join(index), rule)
     return tuple(index[name] for name in names)
 
 
@@ -290,9 +314,9 @@ def _timeout(timeout_ms: float | None, max_timeout_ns: int) -> int:
         return max_timeout_ns
     timeout_ns = timeout_ms * 1e6
     if not 0 < timeout_ns <= max_timeout_ns:
-        raise invalid(
-            "timeout_ms", f"{timeout_ms:g} is out of range", f"more than 0, up to {max_timeout_ns / 1e6:g}"
-        )
+        allowed = f"more than 0, up to {max_timeout_ns / 1e6:g}"
+        rule = "maximum" if timeout_ns > 0 else "exclusiveMinimum"
+        raise invalid("timeout_ms", f"{timeout_ms:g} is out of range", allowed, rule)
     return max(1, int(timeout_ns))
 
 
@@ -307,7 +331,7 @@ def _misfit(error: Exception, prefix: str, allowed: str = "see the API in runtim
     text = str(error)
     place = _PLACE.search(text)
     field = prefix + (place.group(1) if place else "")
-    return invalid(field or "body", text[: place.start()] if place else text, allowed)
+    return invalid(field or "body", text[: place.start()] if place else text, allowed, "type")
 
 
 def _malformed(body: bytes, error: Exception) -> RequestError:
@@ -321,5 +345,7 @@ def _malformed(body: bytes, error: Exception) -> RequestError:
             keys = _KEY.findall(body, 0, offset)
             field = keys[-1].decode("utf-8", "replace") if keys else "body"
             word = found.group().decode()
-            return invalid(field, f"{word} at byte {found.start()} is not a number in JSON", "finite numbers")
-    return invalid("body", str(error), "one JSON object")
+            return invalid(
+                field, f"{word} at byte {found.start()} is not a number in JSON", "finite numbers", "type"
+            )
+    return invalid("body", str(error), "one JSON object", "type")

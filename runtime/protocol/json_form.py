@@ -32,17 +32,20 @@ _ONCE_ROUNDED = b"7.0385307e-26"
 
 Value = TypeVar("Value")
 
+MISSING: Any = None
+"""A member that a body does not have. Its type is that of the member alone, so `null` itself is refused."""
+
 
 class UsualBody(msgspec.Struct, Generic[Value], forbid_unknown_fields=True, gc=False):
     """The body of a request in the form for one input."""
 
     input: list[Value]
     shape: tuple[int, ...]
-    outputs: list[str] | None = None
-    model: str | None = None
-    version_id: str | None = None
-    timeout_ms: float | None = None
-    id: str | None = None
+    outputs: list[str] = MISSING
+    model: str = MISSING
+    version_id: str = MISSING
+    timeout_ms: float = MISSING
+    id: str = MISSING
 
 
 Decode = Callable[[bytes], UsualBody[Any]]

@@ -7,7 +7,7 @@ numbers can be cut at any comma, and each piece takes well under a millisecond.
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -73,21 +73,37 @@ def read_list(
 
     `text` is valid JSON, and `decode` decodes a list of elements of the right kind.
     """
-    if any(sign in text for sign in (b'"', b"{")) or text.count(b"[") != 1:
+    slices = slices_of_list(text)
+    if slices is None:
         return None
     pieces = []
-    start = 1
-    while start < len(text):
-        comma = text.find(b",", start + LARGE_BODY)
-        end = comma if comma >= 0 else len(text) - 1
+    for piece in slices:
         try:
-            values = decode(b"[%b]" % text[start:end])
+            values = decode(piece)
             pieces.append(struct.pack(layout(dtype, len(values)), *values))
         except (msgspec.DecodeError, OverflowError, struct.error):
             return None
         yield
-        start = end + 1
     return np.frombuffer(b"".join(pieces), dtype)
+
+
+def slices_of_list(text: bytes) -> Iterator[bytes] | None:
+    """Return a list of JSON as shorter ones, in order; None if it holds texts, lists or objects.
+
+    `text` is valid JSON.
+    """
+    if any(sign in text for sign in (b'"', b"{")) or text.count(b"[") != 1:
+        return None
+    return _slices(text)
+
+
+def _slices(text: bytes) -> Iterator[bytes]:
+    start = 1
+    while start < len(text):
+        comma = text.find(b",", start + LARGE_BODY)
+        end = comma if comma >= 0 else len(text) - 1
+        yield b"[%b]" % text[start:end]
+        start = end + 1
 
 
 def write_list(write: Callable[[Array], bytes], array: Array) -> InTurns[bytes]:

@@ -21,55 +21,73 @@ def values(count: int) -> list[float]:
     return [0.5] * count
 
 
+def flat(count: int, shape: object, *more: object) -> dict[str, object]:
+    return {"input": [*values(count), *more], "shape": shape}
+
+
+GOOD = flat(16, [1, 16])
+
+
 @pytest.mark.parametrize(
-    ("body", "field", "words"),
+    ("body", "field", "rule", "words"),
     [
-        pytest.param({"input": values(16), "shape": [1, 17]}, "shape", "does not fit", id="other dimension"),
-        pytest.param({"input": values(16), "shape": [16]}, "shape", "1 dimensions", id="other rank"),
-        pytest.param({"input": values(16), "shape": [-1, 16]}, "shape", "negative size", id="negative"),
-        pytest.param({"input": values(16), "shape": [0, 16]}, "shape", "empty tensor", id="zero"),
-        pytest.param({"input": values(16), "shape": [2, 16]}, "shape", "16 were sent", id="too few values"),
-        pytest.param({"input": values(40), "shape": [2, 16]}, "shape", "40 were sent", id="too many values"),
-        pytest.param({"input": values(16), "shape": [2**63, 16]}, "shape", "values", id="overflow"),
-        pytest.param({"input": values(16), "shape": [10**30, 16]}, "shape", "values", id="absurd"),
-        pytest.param({"input": values(16), "shape": [10**400, 16]}, "shape", "values", id="no float either"),
-        pytest.param({"input": values(16), "shape": [1.5, 16]}, "shape[0]", "int", id="fraction"),
-        pytest.param({"input": values(16), "shape": "1,16"}, "shape", "array", id="text"),
+        pytest.param(flat(16, [1, 17]), "shape", "const", "does not fit", id="other dimension"),
+        pytest.param(flat(16, [16]), "shape", "minItems", "1 dimensions", id="other rank"),
+        pytest.param(flat(16, [-1, 16]), "shape[0]", "minimum", "out of range", id="negative"),
+        pytest.param(flat(16, [0, 16]), "shape[0]", "minimum", "out of range", id="zero"),
+        pytest.param(flat(16, [2, 16]), "shape", "const", "16 were sent", id="too few values"),
+        pytest.param(flat(40, [2, 16]), "shape", "const", "40 were sent", id="too many values"),
+        pytest.param(flat(16, [2**63, 16]), "shape[0]", "maximum", "out of range", id="overflow"),
+        pytest.param(flat(16, [10**30, 16]), "shape[0]", "maximum", "100 bits", id="absurd"),
+        pytest.param(flat(16, [10**400, 16]), "shape[0]", "maximum", "bits", id="no float either"),
+        pytest.param(flat(16, [1.5, 16]), "shape[0]", "type", "1.5", id="fraction"),
+        pytest.param(flat(16, "1,16"), "shape", "type", "a text", id="text"),
+        pytest.param(flat(528, [33, 16]), "shape", "maximum", "33 rows", id="more rows than a batch"),
+        pytest.param({"input": values(16)}, "shape", "required", "missing", id="no shape"),
+        pytest.param({"shape": [1, 16]}, "input", "required", "missing", id="no input"),
+        pytest.param(flat(0, [1, 16]), "shape", "const", "0 were sent", id="empty input"),
+        pytest.param(flat(15, [1, 16], "1"), "input[15]", "type", "str", id="text value"),
+        pytest.param(flat(15, [1, 16], True), "input[15]", "type", "bool", id="bool value"),
+        pytest.param(flat(15, [1, 16], None), "input[15]", "type", "null", id="null value"),
+        pytest.param(flat(0, [1, 16], values(16)), "input[0]", "type", "a list", id="nested"),
+        pytest.param({"input": 3, "shape": [1, 16]}, "input", "type", "3", id="no list"),
+        pytest.param(flat(15, [1, 16], 1e39), "input", "maximum", "too large", id="over float32"),
+        pytest.param({**GOOD, "x": 1}, "x", "additionalProperties", "not a field", id="unknown field"),
         pytest.param(
-            {"input": values(528), "shape": [33, 16]}, "shape", "33 rows", id="more rows than a batch"
+            {"inputs": {"wrong": {"data": [], "shape": []}}},
+            "inputs.wrong",
+            "additionalProperties",
+            "no such input",
+            id="unknown input",
         ),
-        pytest.param({"input": values(16)}, "shape", "missing", id="no shape"),
-        pytest.param({"shape": [1, 16]}, "input", "missing", id="no input"),
-        pytest.param({"input": [], "shape": [1, 16]}, "shape", "0 were sent", id="empty input"),
-        pytest.param({"input": [*values(15), "1"], "shape": [1, 16]}, "input[15]", "str", id="text value"),
-        pytest.param({"input": [*values(15), True], "shape": [1, 16]}, "input[15]", "bool", id="bool value"),
-        pytest.param({"input": [values(16)], "shape": [1, 16]}, "input[0]", "array", id="nested"),
-        pytest.param({"input": 3, "shape": [1, 16]}, "input", "int", id="no list"),
+        pytest.param({"inputs": {}}, "inputs", "minProperties", "0 elements", id="input left out"),
+        pytest.param({**GOOD, "inputs": {}}, "input", "not", "stands beside inputs", id="both forms"),
+        pytest.param({**GOOD, "outputs": ["y"]}, "outputs", "enum", "'y'", id="unknown output"),
+        pytest.param({**GOOD, "outputs": []}, "outputs", "minItems", "0 elements", id="no output"),
+        pytest.param({**GOOD, "outputs": ["y", "y"]}, "outputs", "uniqueItems", "twice", id="output twice"),
         pytest.param(
-            {"input": [*values(15), 1e39], "shape": [1, 16]}, "input", "too large", id="over float32"
+            {**GOOD, "timeout_ms": 0}, "timeout_ms", "exclusiveMinimum", "out of range", id="no time"
         ),
-        pytest.param({"input": values(16), "shape": [1, 16], "x": 1}, "body", "x", id="unknown field"),
-        pytest.param({"inputs": {"wrong": {"data": [], "shape": []}}}, "inputs", "wrong", id="unknown input"),
-        pytest.param({"inputs": {}}, "inputs", "missing", id="input left out"),
+        pytest.param({**GOOD, "timeout_ms": 1e9}, "timeout_ms", "maximum", "out of range", id="too long"),
+        pytest.param({**GOOD, "id": None}, "id", "type", "null", id="null"),
         pytest.param(
-            {"input": values(16), "shape": [1, 16], "outputs": ["y"]}, "outputs", "'y'", id="unknown output"
+            {**GOOD, "model": "none", "id": 1}, "id", "type", "1", id="the contract before the model"
         ),
-        pytest.param(
-            {"input": values(16), "shape": [1, 16], "timeout_ms": 0},
-            "timeout_ms",
-            "out of range",
-            id="timeout",
-        ),
-        pytest.param([1, 2], "body", "object", id="a list for a body"),
+        pytest.param([1, 2], "body", "type", "a list", id="a list for a body"),
     ],
 )
-def test_a_body_that_does_not_fit_names_the_field(shared, body, field: str, words: str) -> None:
+def test_a_body_that_does_not_fit_names_the_field(shared, body, field: str, rule: str, words: str) -> None:
     status, error = refusal(shared("add"), json.dumps(body).encode())
     assert status == 400
     assert error["code"] == "invalid_argument"
-    assert error["field"] == field
+    assert (error["field"], error["rule"]) == (field, rule)
     assert words in error["message"]
     assert error["allowed"]
+
+
+def test_whole_numbers_may_be_written_as_json_has_them(shared) -> None:
+    reply = shared("add").request("POST", "/v1/infer", json.dumps(flat(16, [1.0, 16])).encode())
+    assert reply.status == 200
 
 
 def test_a_shape_that_does_not_match_says_what_would(shared) -> None:

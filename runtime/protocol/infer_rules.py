@@ -1,0 +1,161 @@
+"""Which rule of the contract a refused body of `POST /v1/infer` breaks.
+
+The codec's compiled types refuse with the first thing that they meet; the contract has one choice among all
+that is wrong, the same for every transport. So a body that was refused, for whatever reason, is looked at
+again here: what the contract has against it goes before what the model has. Property tests hold this to the
+schema.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from mcp2026.api.contract.violations import Path, Violation, contract_error, first
+from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.model.signature import MAX_DIMENSIONS, MAX_ELEMENTS
+from mcp2026.runtime.protocol.json_turns import LARGE_BODY, InTurns, slices_of_list
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+_VALUES = msgspec.json.Decoder(list[int | float | str | bool])
+_KINDS = {b'"': "string", b"[": "array", b"{": "object", b"n": "null", b"t": "boolean", b"f": "boolean"}
+_NO_VALUE = re.compile(r"got `(null|array|object)` - at `\$\[(\d+)\]`$")
+_EMPTY: dict[str, Any] = {"array": [], "object": {}, "null": None, "string": ""}
+
+Check = Callable[[bytes, Path], InTurns[list[Violation]]]
+
+
+def broken_rule(body: bytes) -> InTurns[RequestError | None]:
+    """Return what the contract has against `body`; None if it has nothing, or the body is no JSON."""
+    try:
+        found = yield from _object(body, (), _BODY, _required_of_body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not found:
+        return None
+    error = contract_error("InferRequest", first(found))
+    return RequestError(ErrorCode.INVALID_ARGUMENT, error.message, error.field, error.allowed, error.rule)
+
+
+def _object(
+    text: bytes, path: Path, checks: dict[str, Check], required: Callable[[dict[str, Any]], list[Violation]]
+) -> InTurns[list[Violation]]:
+    if _kind(text) != "object":
+        return [_type(text, path)]
+    members = _MEMBERS.decode(text)
+    found = [Violation((*path, *rest), rule) for rest, rule, _ in required(members)]
+    for name, value in members.items():
+        check = checks.get(name)
+        if check is None:
+            found.append(Violation((*path, name), "additionalProperties"))
+        else:
+            found += yield from check(bytes(value), (*path, name))
+    return found
+
+
+def _required_of_body(members: dict[str, Any]) -> list[Violation]:
+    flat = ("input", "shape")
+    if "inputs" in members:
+        return [Violation((name,), "not") for name in flat if name in members]
+    return [Violation((name,), "required") for name in flat if name not in members]
+
+
+def _required_of_input(members: dict[str, Any]) -> list[Violation]:
+    return [Violation((name,), "required") for name in ("data", "shape") if name not in members]
+
+
+def _text(text: bytes, path: Path) -> InTurns[list[Violation]]:
+    yield from ()
+    return [] if _kind(text) == "string" else [_type(text, path)]
+
+
+def _timeout(text: bytes, path: Path) -> InTurns[list[Violation]]:
+    yield from ()
+    if _kind(text) != "number":
+        return [_type(text, path)]
+    value = msgspec.json.decode(text)
+    return [] if value > 0 else [Violation(path, "exclusiveMinimum", value)]
+
+
+def _outputs(text: bytes, path: Path) -> InTurns[list[Violation]]:
+    yield from ()
+    if _kind(text) != "array":
+        return [_type(text, path)]
+    names = [bytes(name) for name in _ITEMS.decode(text)]
+    if not names:
+        return [Violation(path, "minItems", [])]
+    found = [_type(name, (*path, place)) for place, name in enumerate(names) if _kind(name) != "string"]
+    if not found and len({msgspec.json.decode(name) for name in names}) < len(names):
+        found.append(Violation(path, "uniqueItems", []))
+    return found
+
+
+def _shape(text: bytes, path: Path) -> InTurns[list[Violation]]:
+    yield from ()
+    if _kind(text) != "array":
+        return [_type(text, path)]
+    sizes = _ITEMS.decode(text)
+    found = [Violation(path, "maxItems", sizes)] if len(sizes) > MAX_DIMENSIONS else []
+    return found + [one for place, size in enumerate(sizes) for one in _size(bytes(size), (*path, place))]
+
+
+def _size(text: bytes, path: Path) -> Iterator[Violation]:
+    size = msgspec.json.decode(text) if _kind(text) == "number" else None
+    if size is None or size != size // 1:
+        yield _type(text, path)
+    elif size < 1:
+        yield Violation(path, "minimum", size)
+    elif size > MAX_ELEMENTS:
+        yield Violation(path, "maximum", size)
+
+
+def _values(text: bytes, path: Path) -> InTurns[list[Violation]]:
+    """Look for what is no number, boolean or text, in slices if there are only numbers and many."""
+    if _kind(text) != "array":
+        return [_type(text, path)]
+    seen = 0
+    slices = slices_of_list(text) if len(text) > LARGE_BODY else None
+    for piece in slices or (text,):
+        try:
+            seen += len(_VALUES.decode(piece))
+        except msgspec.ValidationError as error:
+            odd = _NO_VALUE.search(str(error))
+            # A number that no type can hold is left to the model, whose type it does not fit.
+            return [Violation((*path, seen + int(odd[2])), "type", _EMPTY[odd[1]])] if odd else []
+        yield
+    return []
+
+
+def _inputs(text: bytes, path: Path) -> InTurns[list[Violation]]:
+    if _kind(text) != "object":
+        return [_type(text, path)]
+    members = _MEMBERS.decode(text)
+    found = [] if members else [Violation(path, "minProperties", {})]
+    for name, value in members.items():
+        found += yield from _object(bytes(value), (*path, name), _INPUT, _required_of_input)
+    return found
+
+
+def _kind(text: bytes) -> str:
+    """Return the type of a value in JSON, by its first letter."""
+    return _KINDS.get(text.lstrip()[:1], "number")
+
+
+def _type(text: bytes, path: Path) -> Violation:
+    kind = _kind(text)
+    return Violation(path, "type", _EMPTY[kind] if kind in _EMPTY else msgspec.json.decode(text))
+
+
+_BODY: dict[str, Check] = {
+    "model": _text,
+    "version_id": _text,
+    "input": _values,
+    "shape": _shape,
+    "inputs": _inputs,
+    "outputs": _outputs,
+    "timeout_ms": _timeout,
+    "id": _text,
+}
+_INPUT: dict[str, Check] = {"data": _values, "shape": _shape}
