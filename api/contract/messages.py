@@ -50,7 +50,7 @@ def message_of(schema_name: str, document: Document) -> Any:
 
     """
     message = message_class(schema_name)()
-    writer = _Writer(schema_name, document)
+    writer = _Writer(schema_name)
     writer.write(message, document, ())
     writer.problems.tell()
     return message
@@ -71,14 +71,13 @@ def message_class(schema_name: str) -> Any:
 class _Problems:
     """What is wrong, until all is known that is."""
 
-    def __init__(self, schema_name: str, document: object) -> None:
+    def __init__(self, schema_name: str) -> None:
         self._schema_name = schema_name
-        self._document = document
         self._found: list[tuple[Violation, ContractError]] = []
 
-    def breaks(self, path: Path, rule: str) -> None:
-        violation = Violation(path, rule)
-        self._found.append((violation, contract_error(self._schema_name, self._document, violation)))
+    def breaks(self, path: Path, rule: str, value: object = None) -> None:
+        violation = Violation(path, rule, value)
+        self._found.append((violation, contract_error(self._schema_name, violation)))
 
     def no_value(self, path: Path, problem: str, allowed: str) -> None:
         self._found.append((Violation(path, "type"), ContractError(field_of(path), "type", problem, allowed)))
@@ -93,7 +92,7 @@ class _Reader:
     """Makes a document of a message."""
 
     def __init__(self, message: Message, answer: bool) -> None:
-        self.problems = _Problems(message.DESCRIPTOR.name, {})
+        self.problems = _Problems(message.DESCRIPTOR.name)
         self._answer = answer
 
     def read(self, message: Any, path: Path) -> Any:
@@ -135,22 +134,22 @@ class _Reader:
 class _Writer:
     """Makes a message of a document."""
 
-    def __init__(self, schema_name: str, document: object) -> None:
-        self.problems = _Problems(schema_name, document)
+    def __init__(self, schema_name: str) -> None:
+        self.problems = _Problems(schema_name)
 
     def write(self, message: Any, value: Any, path: Path, *, numbers: bool = False) -> None:
         """Write `value` into `message`; `numbers`: what looks like texts may be NaN and infinities."""
         part = schema(message.DESCRIPTOR.name)
         if "x-proto-values" in part or "x-proto-items" in part:
             if not isinstance(value, list):
-                self.problems.breaks(path, "type")
+                self.problems.breaks(path, "type", value)
             elif "x-proto-items" in part:
                 self._list(message, message.DESCRIPTOR.fields_by_name[part["x-proto-items"]], value, path)
             else:
                 self._values(message, value, path, numbers)
             return
         if not isinstance(value, dict):
-            self.problems.breaks(path, "type")
+            self.problems.breaks(path, "type", value)
             return
         numbers = value.get("dtype", "string") != "string"
         for name, inner in value.items():
@@ -170,14 +169,14 @@ class _Writer:
                 setattr(message, field.name, _converted(field, value))
         elif field.message_type is not None and field.message_type.GetOptions().map_entry:
             if not isinstance(value, dict):
-                self.problems.breaks(path, "type")
+                self.problems.breaks(path, "type", value)
                 return
             for key, inner in value.items():
                 self.write(getattr(message, field.name)[key], inner, (*path, key))
         elif isinstance(value, list):
             self._list(message, field, value, path)
         else:
-            self.problems.breaks(path, "type")
+            self.problems.breaks(path, "type", value)
 
     def _list(self, message: Any, field: Any, values: list[Any], path: Path) -> None:
         target = getattr(message, field.name)
@@ -191,7 +190,7 @@ class _Writer:
     def _values(self, message: Any, values: list[Any], path: Path, numbers: bool) -> None:
         odd = [index for index, value in enumerate(values) if not isinstance(value, str | int | float | bool)]
         if odd:
-            self.problems.breaks((*path, odd[0]), "type")
+            self.problems.breaks((*path, odd[0]), "type", values[odd[0]])
             return
         try:
             values_of(values, message, numbers=numbers)
@@ -210,10 +209,10 @@ class _Writer:
             if fits and whole and isinstance(value, float):
                 fits = value.is_integer()
             if fits and whole and int(value) not in _INT64:
-                self.problems.breaks(path, "maximum" if value > 0 else "minimum")
+                self.problems.breaks(path, "maximum" if value > 0 else "minimum", value)
                 return False
         if not fits:
-            self.problems.breaks(path, "type")
+            self.problems.breaks(path, "type", value)
         return fits
 
 

@@ -27,7 +27,7 @@ def check(schema_name: str, document: object) -> None:
     """
     found = violations(schema_name, document)
     if found:
-        raise contract_error(schema_name, document, first(found))
+        raise contract_error(schema_name, first(found))
 
 
 def violations(schema_name: str, document: object) -> list[Violation]:
@@ -64,4 +64,4 @@ def _violations_of(error: "ValidationError") -> Iterator[Violation]:
             for name in kind.unexpected:
                 yield Violation((*path, name), "additionalProperties")
         case _:
-            yield Violation(path, kind.name)
+            yield Violation(path, kind.name, error.instance)

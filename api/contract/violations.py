@@ -46,6 +46,8 @@ class Violation(NamedTuple):
     """Of a missing field, and of one that is not known: where it is, or should be."""
     rule: str
     """JSON Schema's keyword."""
+    value: Any = None
+    """What is there; of a list or object, for `type`, any of its kind."""
 
 
 class ContractError(ApiError):
@@ -68,9 +70,9 @@ def first(violations: Iterable[Violation]) -> Violation:
     return min(violations, key=order)
 
 
-def contract_error(schema_name: str, document: object, violation: Violation) -> ContractError:
-    """Return `violation`, found in `document` by `schema_name`, as an error in words."""
-    path, rule = violation
+def contract_error(schema_name: str, violation: Violation) -> ContractError:
+    """Return a violation of the schema `schema_name` as an error in words."""
+    path, rule, value = violation
     start = schema(schema_name)
     if rule == "additionalProperties":
         return ContractError(field_of(path), rule, "is not a field", _names(_at(start, path[:-1])))
@@ -79,9 +81,7 @@ def contract_error(schema_name: str, document: object, violation: Violation) -> 
     if rule == "not":
         holder = _at(start, path[:-1])
         return ContractError(field_of(path), rule, _reason(holder, path), _sentence(holder))
-    return ContractError(
-        field_of(path), rule, _problem(rule, _value(document, path)), _allowed(_at(start, path))
-    )
+    return ContractError(field_of(path), rule, _problem(rule, value), _allowed(_at(start, path)))
 
 
 def field_of(path: Path) -> str:
@@ -106,12 +106,6 @@ def _at(start: Schema, path: Path) -> Schema:
                 part.get("properties", {}).get(step) or (others if isinstance(others, dict) else {})
             )
     return part
-
-
-def _value(document: Any, path: Path) -> object:
-    for step in path:
-        document = document[step]
-    return document
 
 
 def _names(part: Schema) -> str:
@@ -182,7 +176,7 @@ def _allowed(part: Schema) -> str:
             return f"an object with {_names(part)}"
         inner = f"objects with {_names(schema(named))}"
         return _lengths(f"an object of {inner}", part, "Properties", "elements")
-    return " or ".join(_TYPES[one] for one in (kind if isinstance(kind, list) else [kind]))
+    return " or ".join(_TYPES[one] for one in (kind if isinstance(kind, list) else [str(kind)]))
 
 
 def _many(part: Schema) -> str:
