@@ -55,6 +55,10 @@ from mcp2026.runtime.protocol.grpc.reflection.service import ReflectionService
 from mcp2026.runtime.protocol.grpc.router import GrpcRouter
 from mcp2026.runtime.protocol.http_site import HttpSite
 from mcp2026.runtime.protocol.listener import connection_factory, grpc_connection_factory
+from mcp2026.runtime.protocol.native.control_api import ControlApi
+from mcp2026.runtime.protocol.native.control_http import ControlHttp
+from mcp2026.runtime.protocol.native.grpc_service import NativeService
+from mcp2026.runtime.protocol.native.infer_method import InferMethod
 from mcp2026.runtime.protocol.open_inference.administration import Administration
 from mcp2026.runtime.protocol.open_inference.grpc_service import SERVICE, OpenInferenceService
 from mcp2026.runtime.protocol.open_inference.http_api import OpenInferenceApi
@@ -117,13 +121,21 @@ class Worker:
         self._connections = Connections(loop, metrics.connections, self._limits, self._give_back)
         limits = Limits(max_timeout_ns, settings.max_body_bytes, self._connections.room)
         shared = (self._health, metrics, self._service, self._store, self._regions, administration, limits)
-        rest = RestApi(self._health, metrics, self._store, self._service, max_timeout_ns)
-        self._site = HttpSite(rest, OpenInferenceApi(*shared))
+        api = ControlApi(self._health, self._store, self._steps.request_versions)
+        control = ControlHttp(api, metrics)
+        rest = RestApi(
+            self._health, metrics, self._store, self._service, max_timeout_ns, paths_beside=control.paths
+        )
+        self._site = HttpSite(rest, OpenInferenceApi(*shared), control)
+        infer = InferMethod(metrics, self._store, self._service, max_timeout_ns)
+        native = NativeService(self._health, metrics, api, infer)
+        services = [OPEN_INFERENCE, *native.names]
         self._grpc = GrpcRouter(
             {
                 OPEN_INFERENCE: OpenInferenceService(*shared),
-                HEALTH: HealthService(self._health, [OPEN_INFERENCE, *REFLECTION]),
-                **dict.fromkeys(REFLECTION, ReflectionService(self._health, [OPEN_INFERENCE], service_files)),
+                **dict.fromkeys(native.names, native),
+                HEALTH: HealthService(self._health, [*services, *REFLECTION]),
+                **dict.fromkeys(REFLECTION, ReflectionService(self._health, services, service_files)),
             }
         )
         self._negotiation = (

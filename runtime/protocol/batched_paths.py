@@ -4,7 +4,9 @@ from mcp2026.runtime.protocol.open_inference.grpc_service import SERVICE
 from mcp2026.runtime.protocol.open_inference.paths import PathTable, Resource
 from mcp2026.runtime.protocol.rest import INFER_PATH
 
-_OWN = frozenset((INFER_PATH, SERVICE + "ModelInfer", SERVICE + "ModelStreamInfer"))
+NATIVE_CALL = "/mcp2026.v1.InferenceService/Infer"
+
+_OWN = frozenset((INFER_PATH, NATIVE_CALL, SERVICE + "ModelInfer", SERVICE + "ModelStreamInfer"))
 
 
 class BatchedPaths:

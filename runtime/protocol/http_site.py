@@ -1,4 +1,4 @@
-"""Everything that one HTTP port serves: the Open Inference Protocol below /v2, our own API elsewhere."""
+"""Everything that one HTTP port serves: our own API, and the Open Inference Protocol below /v2."""
 
 from typing import Protocol
 
@@ -27,9 +27,10 @@ class Own(Application, Protocol):
 
 
 class HttpSite:
-    """An application with another API mounted in it."""
+    """An application with other APIs mounted in it."""
 
-    def __init__(self, own: Own, mounted: Mounted) -> None:
+    def __init__(self, own: Own, *mounted: Mounted) -> None:
+        """Let each of `mounted` serve its paths, the first that has one, and `own` all others."""
         self._own = own
         self._mounted = mounted
 
@@ -40,7 +41,7 @@ class HttpSite:
 
     def admit(self, head: RequestHead) -> Response | None:
         """Let the API that the path belongs to decide."""
-        api = self._mounted if self._mounted.serves(head.path) else self._own
+        api = self._mounted_at(head.path) or self._own
         refusal = api.admit(head)
         return None if refusal is None else in_trace_of(head.headers, refusal)
 
@@ -48,9 +49,15 @@ class HttpSite:
         """Let the API that the path belongs to serve the request."""
         handler = head.handler
         if handler is None:
-            mounted = self._mounted.serves(head.path)
-            handler = head.handler = self._mounted.begin if mounted else self._own.handler(head)
+            mounted = self._mounted_at(head.path)
+            handler = head.handler = self._own.handler(head) if mounted is None else mounted.begin
         return handler(head, body, respond)
+
+    def _mounted_at(self, path: str) -> Mounted | None:
+        for api in self._mounted:
+            if api.serves(path):
+                return api
+        return None
 
     def protocol_error(self, status: int, message: str) -> Response:
         """Return the response for a request that the protocol itself refuses."""

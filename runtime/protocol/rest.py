@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import msgspec
@@ -15,8 +15,7 @@ from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.health import Health
 from mcp2026.runtime.inference import Call, InferenceService
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, VersionMetrics
-from mcp2026.runtime.model.loaded import ServedModel, rows_of_a_run
-from mcp2026.runtime.model.signature import STRING, TensorSpec
+from mcp2026.runtime.model.signature import STRING
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.protocol.context_headers import Fields, carrying, context_fields
 from mcp2026.runtime.protocol.exchange import JSON, Cancel, Handler, RequestHead, Respond, Response
@@ -53,6 +52,8 @@ class Observability:
         self._pages: dict[bool, bytes] = {}
         """The metrics in either format, for all who ask in one round of the event loop: they cost a
         millisecond or more."""
+        self._paths_beside: tuple[str, ...] = ()
+        """Served by others; told to whoever asks for a path that nobody serves."""
         self._routes: dict[str, dict[str, Handler]] = {
             "/healthz": {"GET": self._live},
             "/readyz": {"GET": self._ready},
@@ -68,17 +69,11 @@ class Observability:
         """Refuse unknown paths and wrong verbs before their body is read."""
         verbs = self._routes.get(head.path)
         if verbs is None:
-            known = ", ".join(self._routes)
+            known = ", ".join((*self._routes, *self._paths_beside))
             return error_response(
                 RequestError(ErrorCode.NOT_FOUND, f"nothing at {head.path[:200]}", "path", known)
             )
-        if head.method in verbs or (head.method == "HEAD" and "GET" in verbs):
-            return None
-        allow = ", ".join(["GET, HEAD" if verb == "GET" else verb for verb in verbs])
-        error = RequestError(
-            ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} does not take {head.method}", "method", allow
-        )
-        return error_response(error, ((b"allow", allow.encode()),))
+        return method_not_allowed(head, verbs)
 
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         """Serve one request that was admitted. Whatever goes wrong in here, it is answered."""
@@ -125,7 +120,7 @@ class Observability:
 
 
 class RestApi(Observability):
-    """Inference and model metadata besides health and metrics."""
+    """Inference besides health and metrics."""
 
     def __init__(
         self,
@@ -135,15 +130,17 @@ class RestApi(Observability):
         service: InferenceService,
         max_timeout_ns: int,
         observer: RequestObserver | None = None,
+        paths_beside: tuple[str, ...] = (),
     ) -> None:
         super().__init__(health, metrics)
+        self._paths_beside = paths_beside
         self._observer = observer or plain_observer()
         self._contexts = self._observer.contexts
         self._store = store
         self._service = service
         self._codec = JsonCodec(store, max_timeout_ns)
         self._turns = Turns()
-        self._routes |= {INFER_PATH: {"POST": self.infer}, "/v1/models": {"GET": self._models}}
+        self._routes |= {INFER_PATH: {"POST": self.infer}}
 
     def admit(self, head: RequestHead) -> Response | None:
         """Refuse unknown paths, wrong verbs and compressed bodies before their body is read."""
@@ -246,10 +243,6 @@ class RestApi(Observability):
         context = self._observer.refused(error, context, arrived_ns)
         respond(error_response(error, context=context))
 
-    def _models(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
-        models = [_describe(model) for model in self._store.models()]
-        respond(Response(200, msgspec.json.encode({"models": models})))
-
 
 class _RestCall(Call):
     request: InferRequest
@@ -302,23 +295,12 @@ def error_response(
     return Response(status.http, body, JSON, (*headers, *context_fields(context)))
 
 
-def _describe(model: ServedModel) -> dict[str, object]:
-    return {
-        "name": model.name,
-        "revision": model.config.revision,
-        "max_batch_size": rows_of_a_run(model.config),
-        "versions": [
-            {
-                "version_id": version.version_id,
-                "weight": version.weight,
-                "batched": version.signature.shared,
-                "inputs": [_describe_tensor(spec) for spec in version.signature.inputs],
-                "outputs": [_describe_tensor(spec) for spec in version.signature.outputs],
-            }
-            for version in model.versions.values()
-        ],
-    }
-
-
-def _describe_tensor(spec: TensorSpec) -> dict[str, object]:
-    return {"name": spec.name, "dtype": spec.dtype_name, "shape": spec.wire_shape}
+def method_not_allowed(head: RequestHead, verbs: Collection[str]) -> Response | None:
+    """Return the refusal of a verb that is none of `verbs`, None if it is one; HEAD is taken where GET is."""
+    if head.method in verbs or (head.method == "HEAD" and "GET" in verbs):
+        return None
+    allow = ", ".join(["GET, HEAD" if verb == "GET" else verb for verb in verbs])
+    error = RequestError(
+        ErrorCode.METHOD_NOT_ALLOWED, f"{head.path[:200]} does not take {head.method[:32]}", "method", allow
+    )
+    return error_response(error, ((b"allow", allow.encode()),))
