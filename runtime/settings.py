@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -23,6 +24,7 @@ from mcp2026.api.batching_negotiation import (
 )
 from mcp2026.api.errors import InvalidResourceError, SettingsError
 from mcp2026.api.names import REST_PORT
+from mcp2026.api.scheduling_context import QosClass
 from mcp2026.api.serving import (
     MAX_BATCH_SIZE_RANGE,
     MAX_DELAY_MS_RANGE,
@@ -45,6 +47,10 @@ MIB = 1024 * KIB
 _HTTP2 = Http2Limits()
 
 ModelControl = Literal["none", "explicit"]
+SlaPolicy = Literal["lowest", "reject"]
+SLA_AUDIENCE = "mcp2026-runtime"
+OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+"""The variable of OpenTelemetry itself; our own, and the flag, win over it."""
 ProviderChoice = Literal["auto", "cpu", "cuda", "tensorrt"]
 
 
@@ -80,6 +86,16 @@ class Settings:
     log_level: LogLevel = "INFO"
     threads: int | None = None
     provider: ProviderChoice = "auto"
+    sla_keys: str | None = None
+    """A file or a URL; None: tokens are not looked at."""
+    sla_audience: str = SLA_AUDIENCE
+    sla_policy: SlaPolicy = "lowest"
+    pod_uid: str | None = None
+    qos_class: str | None = None
+    slow_request_ms: float | None = None
+    request_log: bool = False
+    otlp_endpoint: str | None = None
+    trace_ratio: float = 0.01
     negotiation: bool = True
     negotiate_delay_ms: int = DEFAULT_DELAY_MS
     negotiate_min_size: int = DEFAULT_MIN_SIZE
@@ -279,6 +295,39 @@ _CLIENT_OPTIONS = (
     ),
     _Option("http2_idle_frames_per_second", float, _RATE, "and after that, per second (1000)", _RATES),
 )
+_CONTEXT_OPTIONS = (
+    _Option(
+        "sla_keys", str, "a path or a URL", "JWKS with the keys of SLA tokens: a file, or an https URL (none)"
+    ),
+    _Option("sla_audience", str, "a name", f"audience that SLA tokens must name ({SLA_AUDIENCE})"),
+    _Option(
+        "sla_policy",
+        str,
+        "a policy",
+        "requests without a good token: lowest serves them last, reject answers 401 (lowest)",
+        get_args(SlaPolicy),
+    ),
+    _Option("pod_uid", str, "a UID", "pod that SLA tokens must be for (in a pod from the downward API)"),
+    _Option(
+        "qos_class",
+        str,
+        "a class",
+        "QoS class of this pod, for requests that name none (none)",
+        tuple(one.value for one in QosClass),
+    ),
+    _Option(
+        "slow_request_ms",
+        float,
+        "a number of ms",
+        "log requests that take longer, in ms (none)",
+        (0, 3_600_000),
+    ),
+    _Option("request_log", _boolean, "true or false", "log all requests, not only failures (off)"),
+    _Option(
+        "otlp_endpoint", str, "a URL", f"send spans there by OTLP over HTTP ({OTLP_VARIABLE}, else none)"
+    ),
+    _Option("trace_ratio", float, "a number", "part of the traces that begin here to send (0.01)", (0, 1)),
+)
 _SOURCE_OPTIONS = (
     _Option(
         "model_path",
@@ -305,6 +354,7 @@ _OPTIONS = (
     *_BATCHING_OPTIONS,
     *_NEGOTIATION_OPTIONS,
     *_CLIENT_OPTIONS,
+    *_CONTEXT_OPTIONS,
 )
 _GROUPS = (
     ("what to serve, exactly one of", _SOURCE_OPTIONS),
@@ -312,6 +362,7 @@ _GROUPS = (
     ("batching, instead of what the configuration or the repository says", _BATCHING_OPTIONS),
     ("batching that clients negotiate", _NEGOTIATION_OPTIONS),
     ("what one client may ask of a connection", _CLIENT_OPTIONS),
+    ("traces, SLA tokens, log lines of requests", _CONTEXT_OPTIONS),
 )
 
 
@@ -352,6 +403,9 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         elif option not in _SOURCE_OPTIONS and (text := _from_environment(option, environment)):
             values[option.name] = option.read(text, option.variable)
             sources[option.name] = option.variable
+    if "otlp_endpoint" not in values and (endpoint := environment.get(OTLP_VARIABLE)):
+        values["otlp_endpoint"] = endpoint
+        sources["otlp_endpoint"] = OTLP_VARIABLE
     _take_source_from_environment(values, sources, environment)
     _exactly_one_source(values)
     batching = {o.name: values.pop(o.name) for o in _BATCHING_OPTIONS if o.name in values}
@@ -436,6 +490,7 @@ def check_batching(
 
 def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
     """Check values against each other."""
+    _check_context(settings, sources)
     if settings.request_timeout <= 0:
         raise SettingsError(sources["request_timeout"], "0 would refuse all", "more than 0, up to 3600")
     if settings.metrics_port and settings.metrics_port == settings.port:
@@ -459,6 +514,28 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         )
     if settings.load_model and settings.model_control != "explicit":
         raise SettingsError(sources["load_model"], "needs explicit control", "--model-control explicit")
+
+
+def _check_context(settings: Settings, sources: Mapping[str, str]) -> None:
+    if settings.sla_keys is not None and settings.pod_uid is None:
+        raise SettingsError(
+            sources["sla_keys"], "needs the pod that tokens must be for", "--pod-uid, or MCP2026_POD_UID"
+        )
+    for name, value in (("sla_keys", settings.sla_keys), ("otlp_endpoint", settings.otlp_endpoint)):
+        if value is None or (name == "sla_keys" and "://" not in value):
+            continue
+        url = _split(value)
+        if url is None or url.scheme not in ("http", "https") or not url.hostname:
+            raise SettingsError(sources[name], f"{value!r} is no URL", "http:// or https:// and a host")
+
+
+def _split(text: str) -> SplitResult | None:
+    try:
+        url = urlsplit(text)
+        _ = url.port
+    except ValueError:
+        return None
+    return url
 
 
 def with_threads(settings: Settings, threads: int) -> Settings:

@@ -19,6 +19,7 @@ import uvloop
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import ServingConfig
 from mcp2026.api.structured_log import configure_logging
+from mcp2026.runtime.context.assembly import Contexts
 from mcp2026.runtime.errors import RequestError, StartupError
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.inference import InferenceService
@@ -96,8 +97,10 @@ class Worker:
         self._store = ModelStore(lambda: repository_names(settings))
         self._regions = SharedMemoryRegions()
         max_timeout_ns = int(settings.request_timeout * 1e9)
+        self._contexts = Contexts(settings, metrics)
+        observer = self._contexts.observer
         self._service = InferenceService(
-            settings.queue_size, settings.queue_mib * MIB, metrics, loop, max_timeout_ns
+            settings.queue_size, settings.queue_mib * MIB, metrics, loop, max_timeout_ns, observer
         )
         self._steps = ChangeSteps(
             self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)
@@ -120,14 +123,15 @@ class Worker:
         )
         self._connections = Connections(loop, metrics.connections, self._limits, self._give_back)
         limits = Limits(max_timeout_ns, settings.max_body_bytes, self._connections.room)
-        shared = (self._health, metrics, self._service, self._store, self._regions, administration, limits)
+        before = (self._health, metrics, self._service, self._store, self._regions)
+        shared = (*before, administration, limits, observer)
         api = ControlApi(self._health, self._store, self._steps.request_versions)
         control = ControlHttp(api, metrics)
         rest = RestApi(
-            self._health, metrics, self._store, self._service, max_timeout_ns, paths_beside=control.paths
+            self._health, metrics, self._store, self._service, max_timeout_ns, observer, paths_beside=control.paths
         )
         self._site = HttpSite(rest, OpenInferenceApi(*shared), control)
-        infer = InferMethod(metrics, self._store, self._service, max_timeout_ns)
+        infer = InferMethod(metrics, self._store, self._service, max_timeout_ns, observer)
         native = NativeService(self._health, metrics, api, infer)
         services = [OPEN_INFERENCE, *native.names]
         self._grpc = GrpcRouter(
@@ -174,6 +178,7 @@ class Worker:
             os._exit(0)  # nothing was served yet, and a load cannot be stopped half-way
         loading.result()
         await self._drain()
+        await self._loop.run_in_executor(None, self._contexts.close)
         return 0
 
     def _give_back(self) -> None:
@@ -196,6 +201,7 @@ class Worker:
             else:
                 self._store.put(model)
                 self._service.serve(model)
+        await self._loop.run_in_executor(None, self._contexts.ready)
         gc.collect()
         gc.freeze()  # what is here stays, and need not be looked through again
         gc.set_threshold(COLLECTOR_THRESHOLD)
