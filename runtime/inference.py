@@ -26,6 +26,7 @@ from mcp2026.runtime.execution.tensor_cache import Array, Shapes
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.signature import STRING
+from mcp2026.runtime.refusals import queue_is_full, time_is_over
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,8 @@ class InferenceService:
         self._metrics = metrics
         self._observer = observer or plain_observer()
         self._max_timeout_ns = max_timeout_ns
-        self._scheduler = Scheduler(ProcessLimits(max_queued_rows, max_queued_bytes))
+        self._limits = ProcessLimits(max_queued_rows, max_queued_bytes)
+        self._scheduler = Scheduler(self._limits)
         self._models: dict[str, Model] = {}
         self._arrived: list[Request] = []
         """In this round of the event loop; not yet with the scheduler."""
@@ -224,9 +226,12 @@ class InferenceService:
             self._wake()
             due = scheduler.next_expiry
         for request in refused:
-            self._fail(request, ErrorCode.QUEUE_FULL, "too many requests wait already; try again later")
+            why = queue_is_full(request, self._limits, scheduler.queued_rows)
+            self._fail(request, ErrorCode.QUEUE_FULL, why)
         for request in expired:
-            self._fail(request, ErrorCode.DEADLINE_EXCEEDED, "no answer within the time allowed")
+            if (call := request.call) is not None:
+                why = time_is_over(request, call.arrived_ns, call.timeout_ns, self._max_timeout_ns)
+                self._fail(request, ErrorCode.DEADLINE_EXCEEDED, why)
         if job is not None:
             job.run()
             with engine.lock:

@@ -63,6 +63,7 @@ from mcp2026.runtime.protocol.native.infer_method import InferMethod
 from mcp2026.runtime.protocol.open_inference.administration import Administration
 from mcp2026.runtime.protocol.open_inference.grpc_service import SERVICE, OpenInferenceService
 from mcp2026.runtime.protocol.open_inference.http_api import OpenInferenceApi
+from mcp2026.runtime.protocol.open_inference.paths import PATHS
 from mcp2026.runtime.protocol.open_inference.requests import Limits
 from mcp2026.runtime.protocol.rest import RestApi
 from mcp2026.runtime.protocol.service_files import service_files
@@ -128,7 +129,13 @@ class Worker:
         api = ControlApi(self._health, self._store, self._steps.request_versions)
         control = ControlHttp(api, metrics)
         rest = RestApi(
-            self._health, metrics, self._store, self._service, max_timeout_ns, observer, paths_beside=control.paths
+            self._health,
+            metrics,
+            self._store,
+            self._service,
+            max_timeout_ns,
+            observer,
+            paths_beside=(*control.paths, *PATHS),
         )
         self._site = HttpSite(rest, OpenInferenceApi(*shared), control)
         infer = InferMethod(metrics, self._store, self._service, max_timeout_ns, observer)

@@ -42,6 +42,18 @@ class ConnectionLimits:
     inflated_bytes: int = 512 * MIB
     """What compressed bodies stand for that are being read, of all together; beyond, they are refused."""
 
+    @property
+    def too_large(self) -> tuple[str, str]:
+        """What the client of a larger body is told, and what is allowed."""
+        most = self.max_body_bytes
+        return f"the body is larger than {most} bytes", f"at most {most} bytes (--max-body-mib)"
+
+    @property
+    def too_slow(self) -> tuple[str, str]:
+        """What the client of a request that does not come is told, and what is allowed."""
+        body = f"a body within {self.body_seconds:g} s, without a pause of {self.stall_seconds:g} s"
+        return "the request did not come in time", f"headers within {self.head_seconds:g} s, {body}"
+
 
 class Connection(Protocol):
     """What the registry needs of a connection, of any protocol."""

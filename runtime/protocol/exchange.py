@@ -62,5 +62,5 @@ class Application(Protocol):
     def begin(self, head: RequestHead, body: bytes, respond: Respond) -> Cancel | None:
         """Start serving a whole request. Never raises."""
 
-    def protocol_error(self, status: int, message: str) -> Response:
-        """Return the response for a request that the protocol itself refuses."""
+    def protocol_error(self, status: int, message: str, allowed: str | None = None) -> Response:
+        """Return the response for a request that the protocol itself refuses; `allowed` would be accepted."""

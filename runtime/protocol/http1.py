@@ -288,9 +288,9 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._transport.close()
 
-    def refuse(self, status: int, message: str) -> None:
+    def refuse(self, status: int, message: str, allowed: str | None = None) -> None:
         """Answer with an error of the protocol, and take nothing more from this client."""
-        self.refuse_with(self._application.protocol_error(status, message))
+        self.refuse_with(self._application.protocol_error(status, message, allowed))
 
     def refuse_with(self, response: Response) -> None:
         """Answer with `response` after what is still owed, and take nothing more from this client."""
@@ -317,7 +317,7 @@ class Http1Connection(asyncio.Protocol):
         elif self.refusing or self._blocked or self._transport.is_closing():
             self._transport.abort()
         elif self._reader.in_request:
-            self.refuse(408, "the request did not come in time")
+            self.refuse(408, *self._limits.too_slow)
         else:
             self._transport.close()
 

@@ -40,7 +40,7 @@ class Receiver(Protocol):
     ) -> None:
         """Serve a whole request, or answer it with its refusal."""
 
-    def refuse(self, status: int, message: str) -> None:
+    def refuse(self, status: int, message: str, allowed: str | None = None) -> None:
         """Answer with an error of the protocol, and take nothing more from this client."""
 
     def refuse_with(self, response: Response) -> None:
@@ -119,7 +119,8 @@ class RequestReader:
             # Trailers and chunk extensions are heads too: bytes that are no body.
             self.head_bytes = 0 if self.body_bytes != body_bytes else self.head_bytes + len(data)
         if self.in_request and self.head_bytes > self._limits.max_head_bytes and not receiver.refusing:
-            receiver.refuse(431, f"more than {self._limits.max_head_bytes} bytes of headers")
+            most = self._limits.max_head_bytes
+            receiver.refuse(431, f"more than {most} bytes of headers", f"at most {most} bytes")
 
     def _without_offer(self) -> bytes:
         lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._url)]
@@ -155,7 +156,8 @@ class RequestReader:
         limits, headers = self._limits, self._headers
         receiver.head_complete()
         if self._header_count > limits.max_headers:
-            receiver.refuse(431, f"more than {limits.max_headers} headers")
+            most = limits.max_headers
+            receiver.refuse(431, f"more than {most} headers", f"at most {most}")
             return
         if self._parser.get_http_version() == "1.1" and b"host" not in headers:
             receiver.refuse(400, "the Host header is missing")
@@ -173,7 +175,7 @@ class RequestReader:
         settle_batching(self._head, self._negotiation)
         self._refusal = self._application.admit(self._head)
         if self._refusal is None and length is not None and length > limits.max_body_bytes:
-            receiver.refuse(413, self._too_large())
+            receiver.refuse(413, *limits.too_large)
             return
         expects = headers.get(b"expect", b"").lower() == b"100-continue" and not self._is_http_10()
         if self._refusal is not None:
@@ -194,7 +196,7 @@ class RequestReader:
                 receiver.refuse_with(self._refusal)
             return
         if self.body_bytes > self._limits.max_body_bytes:
-            receiver.refuse(413, self._too_large())
+            receiver.refuse(413, *self._limits.too_large)
             return
         pieces = self._body
         if len(body) > _SMALL_PIECE or not pieces:
@@ -224,9 +226,6 @@ class RequestReader:
 
     def _is_http_10(self) -> bool:
         return bool(self._parser.get_http_version() == "1.0")
-
-    def _too_large(self) -> str:
-        return f"the body is larger than {self._limits.max_body_bytes} bytes"
 
     # --- what the whole process holds
 

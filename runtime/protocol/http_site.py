@@ -59,6 +59,6 @@ class HttpSite:
                 return api
         return None
 
-    def protocol_error(self, status: int, message: str) -> Response:
+    def protocol_error(self, status: int, message: str, allowed: str | None = None) -> Response:
         """Return the response for a request that the protocol itself refuses."""
-        return self._own.protocol_error(status, message)
+        return self._own.protocol_error(status, message, allowed)

@@ -84,8 +84,9 @@ class _NotGrpc:
         respond(Response(415, _GRPC_ONLY, _TEXT))
         return None
 
-    def protocol_error(self, status: int, message: str) -> Response:
-        return Response(status, f"{HTTPStatus(status).phrase}: {message}\n".encode(), _TEXT)
+    def protocol_error(self, status: int, message: str, allowed: str | None = None) -> Response:
+        what = f"{message}; allowed: {allowed}" if allowed else message
+        return Response(status, f"{HTTPStatus(status).phrase}: {what}\n".encode(), _TEXT)
 
 
 class _FirstBytes(asyncio.Protocol):

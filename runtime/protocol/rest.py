@@ -39,6 +39,7 @@ _CODES_OF_PROTOCOL = {
     503: ErrorCode.QUEUE_FULL,
     505: ErrorCode.UNSUPPORTED,
 }
+_FIELDS_OF_PROTOCOL = {413: "body", 431: "headers"}
 
 
 class Observability:
@@ -89,11 +90,11 @@ class Observability:
         """Return what serves requests with such a head, which was admitted."""
         return self.begin
 
-    def protocol_error(self, status: int, message: str) -> Response:
+    def protocol_error(self, status: int, message: str, allowed: str | None = None) -> Response:
         """Return the response for a request that the protocol itself refuses."""
         code = _CODES_OF_PROTOCOL[status]
         self._failures.failed(code)
-        return error_response(RequestError(code, message))
+        return error_response(RequestError(code, message, _FIELDS_OF_PROTOCOL.get(status), allowed))
 
     def _broke(self, respond: Respond, context: SchedulingContext | None = None) -> None:
         """Answer for an exception that nobody expected."""

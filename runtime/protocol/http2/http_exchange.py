@@ -18,7 +18,7 @@ class HttpExchange:
         "_cancel",
         "_connections",
         "_head_only",
-        "_max_body",
+        "_limits",
         "_request",
         "_stream",
         "_terms",
@@ -35,7 +35,7 @@ class HttpExchange:
         ends: bool,
     ) -> None:
         self._application = application
-        self._max_body = limits.max_body_bytes
+        self._limits = limits
         self._connections = connections
         self._stream = stream
         self._body: bytes | bytearray = b""
@@ -52,7 +52,7 @@ class HttpExchange:
         refusal = application.admit(request.head)
         if refusal is not None:
             self._refuse(refusal)
-        elif length is not None and length > self._max_body:
+        elif length is not None and length > self._limits.max_body_bytes:
             self._refuse(self._too_large())
         else:
             if request.expects_continue and not ends:
@@ -122,7 +122,7 @@ class HttpExchange:
             self._stream.reset(Http2Code.CANCEL if self._stream.local_open else Http2Code.NO_ERROR)
         else:
             self._body = b""
-            self.respond(self._application.protocol_error(408, "the request did not come in time"))
+            self.respond(self._application.protocol_error(408, *self._limits.too_slow))
             self._stream.stop_receiving()
 
     def crowded(self) -> None:
@@ -131,7 +131,7 @@ class HttpExchange:
             self._refuse(self._application.protocol_error(503, CROWDED))
 
     def _check_size(self) -> None:
-        if len(self._body) > self._max_body:
+        if len(self._body) > self._limits.max_body_bytes:
             self._refuse(self._too_large())
 
     def _refuse(self, response: Response) -> None:
@@ -146,5 +146,4 @@ class HttpExchange:
         self.respond(response)
 
     def _too_large(self) -> Response:
-        message = f"the body is larger than {self._max_body} bytes"
-        return self._application.protocol_error(413, message)
+        return self._application.protocol_error(413, *self._limits.too_large)

@@ -35,7 +35,7 @@ from mcp2026.runtime.protocol.open_inference.http_codec import (
 from mcp2026.runtime.protocol.open_inference.http_plans import HttpPlans
 from mcp2026.runtime.protocol.open_inference.packed_bodies import PackedBodies
 from mcp2026.runtime.protocol.open_inference.parameters import Value
-from mcp2026.runtime.protocol.open_inference.paths import ROOT, PathTable, Resource, Target
+from mcp2026.runtime.protocol.open_inference.paths import PATHS, ROOT, PathTable, Resource, Target
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
 from mcp2026.runtime.protocol.scheduling_labels import SchedulingLabels, entitled
 
@@ -103,7 +103,11 @@ class OpenInferenceApi(Endpoint):
         """Refuse unknown paths, wrong verbs, large bodies and unknown encodings before the body is read."""
         target = self._paths.find(head.path)
         if target is None:
-            return error_response(RequestError(ErrorCode.NOT_FOUND, f"nothing at {head.path[:200]}"))
+            return error_response(
+                RequestError(
+                    ErrorCode.NOT_FOUND, f"nothing at {head.path[:200]}; there are {', '.join(PATHS)}"
+                )
+            )
         verbs = self._routes[target.resource]
         if head.method not in verbs and not (head.method == "HEAD" and "GET" in verbs):
             error = RequestError(

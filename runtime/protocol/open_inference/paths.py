@@ -75,6 +75,22 @@ _LONGEST = 1_024
 _NAMED_ONLY = (Resource.SYSTEM_REGISTER, Resource.CUDA_REGISTER)
 
 
+def _all_paths() -> tuple[str, ...]:
+    model = "models/<model>[/versions/<version>]"
+    paths = [
+        *_FIXED,
+        *[(model, *rest) for rest in _OF_MODEL],
+        *[("repository/models/<model>", action) for action in _OF_REPOSITORY],
+        *[(memory, "region/<region>", action) for memory, action in _OF_MEMORY],
+        *[path for path, resource in _OF_MEMORY.items() if resource not in _NAMED_ONLY],
+    ]
+    return tuple(["/".join((ROOT, *path)) for path in paths])
+
+
+PATHS = _all_paths()
+"""Every path that is served, for people; what stands in brackets may be left out."""
+
+
 class PathTable:
     """Finds the target of a path, quickly if it was asked before."""
 

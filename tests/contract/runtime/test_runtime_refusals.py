@@ -139,6 +139,10 @@ def test_inputs_that_disagree_about_rows_are_refused(shared) -> None:
 def test_an_unknown_path_is_not_found(shared) -> None:
     reply = shared("add").request("GET", "/v1/nothing")
     assert (reply.status, reply.error["code"]) == (404, "not_found")
+    known = reply.error["allowed"].split(", ")
+    assert {"/healthz", "/v1/infer", "/v2/models/<model>[/versions/<version>]/infer"} <= set(known)
+    reply = shared("add").request("GET", "/v2/nothing")
+    assert (reply.status, "/v2/health/ready" in reply.json["error"]) == (404, True)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +173,8 @@ def test_a_body_of_unknown_length_is_refused_at_the_limit(start) -> None:
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     answer = server.raw(head, *[chunk] * 40, b"0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413 ")
+    error = json.loads(answer.split(b"\r\n\r\n")[1])["error"]
+    assert (error["field"], error["allowed"]) == ("body", "at most 1048576 bytes (--max-body-mib)")
     assert server.infer(np.zeros((1, 16), np.float32)).status == 200
 
 
@@ -246,6 +252,7 @@ def test_a_full_queue_refuses_and_says_when_to_try_again(start) -> None:
     refused = next(answer for answer in answers if answer[9:12] == b"503")
     assert b"retry-after: 1\r\n" in refused
     assert b'"queue_full"' in refused
+    assert b"4 rows may wait in this worker (--queue-size)" in refused
 
 
 def test_a_deadline_is_answered_in_time_while_the_engine_is_busy(start) -> None:
@@ -257,6 +264,7 @@ def test_a_deadline_is_answered_in_time_while_the_engine_is_busy(start) -> None:
         server.wait_until(lambda: server.metric("mcp2026_pending_requests") >= 1, "the engine works")
         reply = server.request("POST", "/v1/infer", {**x, "timeout_ms": 1})
     assert (reply.status, reply.error["code"]) == (504, "deadline_exceeded")
+    assert reply.error["message"] == "no answer within 1 ms, the time allowed (the timeout of the request)"
     assert server.metric("mcp2026_request_failures_total", reason="deadline_exceeded") == 1
 
 

@@ -33,7 +33,7 @@ class Order:
         respond(Response(200, b""))
         return None
 
-    def protocol_error(self, status: int, message: str) -> Response:
+    def protocol_error(self, status: int, message: str, _allowed: str | None = None) -> Response:
         return Response(status, message.encode())
 
 

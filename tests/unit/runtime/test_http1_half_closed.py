@@ -33,7 +33,7 @@ class Application:
         respond(Response(200, body or b"at once"))
         return None
 
-    def protocol_error(self, status: int, message: str) -> Response:
+    def protocol_error(self, status: int, message: str, _allowed: str | None = None) -> Response:
         return Response(status, message.encode())
 
 

@@ -35,7 +35,7 @@ class Echo:
             respond(Response(200, text, b"text/plain", ((b"x", b"y"),) if head.path == "/more" else ()))
         return None
 
-    def protocol_error(self, status: int, message: str) -> Response:
+    def protocol_error(self, status: int, message: str, _allowed: str | None = None) -> Response:
         return Response(status, message.encode())
 
     def answer_waiting(self) -> None:

@@ -34,7 +34,7 @@ class Large:
     def cancel(self) -> None:
         self.cancelled += 1
 
-    def protocol_error(self, status: int, message: str) -> Response:
+    def protocol_error(self, status: int, message: str, _allowed: str | None = None) -> Response:
         return Response(status, message.encode())
 
 

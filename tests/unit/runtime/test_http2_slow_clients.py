@@ -42,7 +42,7 @@ class Large:
         respond(Response(200, b"x" * (8 << 20)))
         return None
 
-    def protocol_error(self, status: int, message: str) -> Response:
+    def protocol_error(self, status: int, message: str, _allowed: str | None = None) -> Response:
         return Response(status, message.encode())
 
 

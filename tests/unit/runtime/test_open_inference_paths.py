@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp2026.runtime.protocol.open_inference.paths import PathTable, Resource, Target, read_path
+from mcp2026.runtime.protocol.open_inference.paths import PATHS, PathTable, Resource, Target, read_path
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,13 @@ def test_ever_new_paths_cost_no_memory() -> None:
     known = len(table._known)
     assert table.find("/v2/models/" + "m" * 10_000) == Target(Resource.MODEL, "m" * 10_000)
     assert len(table._known) == known
+
+
+def test_every_path_that_is_named_leads_somewhere_and_every_resource_is_named() -> None:
+    found = set()
+    for path in PATHS:
+        for full in (path.replace("[/versions/<version>]", ""), path.replace("[", "").replace("]", "")):
+            target = read_path(full)
+            assert target is not None, full
+            found.add(target.resource)
+    assert found == set(Resource)
