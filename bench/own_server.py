@@ -1,9 +1,10 @@
 """Measurements of MCP 2026 alone: latency at half load, endurance, shares of tenants, cost of idling."""
 
+import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -48,45 +49,58 @@ class Setting:
 
 @dataclass(frozen=True)
 class HalfLoad:
-    """Latency in ms at half of the capacity (answers/s), and of one execution of one row."""
+    """One server at half of the capacity (answers/s) of the first one; times in ms.
+
+    `execution_ms` is one run of one row by ONNX Runtime alone.
+    """
 
     capacity: float
     rate: float
     p50_ms: float
     p99_ms: float
     lag_p99_ms: float
+    stood_still: float
     execution_ms: float
     errors: int
 
-    @property
-    def added_p99_ms(self) -> float:
-        """What the server and the way to it add to an execution, for the slowest in a hundred."""
-        return self.p99_ms - self.execution_ms
-
 
 def half_load(
-    setting: Setting, server_name: str, seconds: float, connections: int, rate: float | None = None
-) -> HalfLoad:
-    """Find the capacity in a closed loop, then offer half of it, or `rate` a second, at random times."""
-    execution = measure_raw(setting.sample, setting.conditions, 1.0, 1)
-    peer = find_peer(server_name)
-    with running(peer, setting.sample, setting.conditions, setting.logs) as server:
-        exchange = setting.exchange(server)
-        load = closed_loop.Load(
-            exchange, PROTOCOLS["json"], connections, seconds / 2, setting.conditions.client_cores
-        )
-        capacity = closed_loop.run(setting.client, load, 0).rate
-        stream = Stream("half", exchange, connections, rate=rate or capacity / 2)
-        result = workload.run([stream], seconds, setting.conditions.client_cores)["half"]
-    return HalfLoad(
-        capacity=capacity,
-        rate=result.answers / seconds,
-        p50_ms=result.p50_ms,
-        p99_ms=result.p99_ms,
-        lag_p99_ms=result.lag_p99_ms,
-        execution_ms=execution.p50_ms,
-        errors=result.errors,
-    )
+    setting: Setting, servers: Sequence[str], seconds: float, connections: int, rounds: int
+) -> Iterator[tuple[str, HalfLoad]]:
+    """Find the capacities in a closed loop, then offer each server half of the first one's at random times.
+
+    All servers run; in each round they are loaded one after another, so that what slows the machine down for
+    a while slows all alike.
+    """
+    execution = measure_raw(setting.sample, setting.conditions, 1.0, 1).p50_ms
+    cores = setting.conditions.client_cores
+    with contextlib.ExitStack() as all_running:
+        exchanges = {}
+        capacities = {}
+        for name in servers:
+            server = all_running.enter_context(
+                running(find_peer(name), setting.sample, setting.conditions, setting.logs)
+            )
+            exchange = exchanges[name] = setting.exchange(server)
+            load = closed_loop.Load(exchange, PROTOCOLS["json"], connections, seconds / 2, cores)
+            capacities[name] = closed_loop.run(setting.client, load, 0).rate
+        rate = capacities[servers[0]] / 2
+        for _ in range(rounds):
+            for name, exchange in exchanges.items():
+                result = workload.run([Stream("half", exchange, connections, rate)], seconds, cores)["half"]
+                yield (
+                    name,
+                    HalfLoad(
+                        capacity=capacities[name],
+                        rate=result.answers / seconds,
+                        p50_ms=result.p50_ms,
+                        p99_ms=result.p99_ms,
+                        lag_p99_ms=result.lag_p99_ms,
+                        stood_still=result.stood_still,
+                        execution_ms=execution,
+                        errors=result.errors,
+                    ),
+                )
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def header(settings: Settings | None, starts: Sequence[Start]) -> str:
             f"Servers on core {settings.server_cores}, client on core {settings.client_cores}, "
             f"{settings.threads} compute thread(s), batches of at most {settings.max_batch_size}, "
             f"delay of batching peers {settings.delay_ms} ms, {settings.seconds:g} s a cell, "
-            f"niceness {settings.niceness}."
+            f"{'real-time priority' if settings.realtime else f'niceness {settings.niceness}'}."
         )
     return "\n".join(lines)
 

@@ -34,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, tag="settings"):
     client_cores: str
     client: ClientName
     niceness: int = 0
+    realtime: bool = False
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):

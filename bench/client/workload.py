@@ -1,12 +1,15 @@
 """Several kinds of requests at the same time, each in a closed loop or at a rate, by a process of its own.
 
-At a rate, requests are due at random times of a Poisson process whatever the answers do, and latency
-counts from when a request was due: a server that stalls cannot hide it.
+At a rate, requests are due at random times of a Poisson process whatever the answers do. Latency counts from
+when a request was sent, or was due if all connections were waiting for answers: a server that stalls cannot
+hide it. While the client itself does not run, because the kernel gave its core to something else, the clock
+by which requests are due stands still: else what fell due meanwhile would reach the server all at once.
 """
 
-import asyncio
 import base64
+import gc
 import json
+import select
 import subprocess
 import sys
 import time
@@ -17,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import uvloop
 
 from bench.client.connection import ClientConnection
 from bench.client.load import LoadResult
@@ -29,8 +31,11 @@ from bench.peers.peer import ROOT
 LONGEST_WARM_UP_S = 1.0
 LONGEST_TAIL_S = 2.0
 """How long answers that are still on the way at the end are waited for."""
+STOOD_STILL_NS = 300_000
+"""From this on the client was not late but did not run."""
 OK = 200
 _SEED = 1
+_SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,9 @@ class StreamResult:
     p99_ms: float
     worst_ms: float
     lag_p99_ms: float
-    """How late the client itself sent what was due: if this is not small, the client was the bottleneck."""
+    """How late the client itself sent what was due; not in the latencies."""
+    stood_still: float
+    """Part of the time in which the client did not run; nothing was due then."""
     per_second: list[int]
     """Good answers in each second."""
 
@@ -115,7 +122,7 @@ def run(streams: Sequence[Stream], seconds: float, cores: Cores) -> dict[str, St
 
 @dataclass
 class _Load:
-    """One stream while it runs."""
+    """One stream while it runs. Times in ns."""
 
     name: str
     request: bytes
@@ -123,37 +130,52 @@ class _Load:
     rate: float | None
     port: int
     unix: str | None
-    begins: float = 0.0
-    ends: float = 0.0
+    begins: int = 0
+    ends: int = 0
+    due: int = 0
     idle: deque[ClientConnection] = field(default_factory=deque)
-    late: deque[float] = field(default_factory=deque)
-    latencies: "array[float]" = field(default_factory=lambda: array("d"))
-    lags: "array[float]" = field(default_factory=lambda: array("d"))
-    done_at: "array[float]" = field(default_factory=lambda: array("d"))
+    late: deque[int] = field(default_factory=deque)
+    latencies: "array[int]" = field(default_factory=lambda: array("q"))
+    lags: "array[int]" = field(default_factory=lambda: array("q"))
+    done_at: "array[int]" = field(default_factory=lambda: array("q"))
     statuses: Counter[int] = field(default_factory=Counter)
+    still_ns: int = 0
 
-    async def connect(self) -> None:
-        """Open all connections."""
-        loop = asyncio.get_running_loop()
-        for _ in range(self.connections):
-            self.idle.append(await self._open(loop))
+    def start(self, now: int, seconds: float) -> None:
+        """Begin with the warm-up."""
+        self.begins = now + int(min(LONGEST_WARM_UP_S, seconds) * _SECOND)
+        self.ends = self.begins + int(seconds * _SECOND)
+        self.due = now
+        self._gaps = np.random.default_rng(_SEED)
+        if self.rate is None:
+            while self.idle:
+                self.idle.popleft().send(self.request, time.time_ns())
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> ClientConnection:
-        def make() -> ClientConnection:
-            return ClientConnection(self._answered)
+    def send_due(self, now: int) -> None:
+        """Send what is due, each over a connection that waits for nothing."""
+        assert self.rate is not None
+        late = now - self.due
+        if late > STOOD_STILL_NS:
+            self.due += late
+            if self.begins <= now < self.ends:
+                self.still_ns += late
+        while self.due <= now and self.due < self.ends:
+            if self.idle:
+                self.lags.append(now - self.due)
+                self.idle.popleft().send(self.request, time.time_ns())
+            else:
+                self.late.append(self.due)
+            self.due += int(self._gaps.exponential(_SECOND / self.rate))
 
-        if self.unix:
-            return (await loop.create_unix_connection(make, self.unix))[1]
-        return (await loop.create_connection(make, "127.0.0.1", self.port))[1]
-
-    def _answered(self, connection: ClientConnection, status: int) -> None:
-        now = time.perf_counter()
-        # By when it was due, not when it was answered: else the slowest would fall out at the end.
-        if self.begins <= connection.sent_at < self.ends:
+    def answered(self, connection: ClientConnection, status: int) -> None:
+        """Count an answer, and use the connection again."""
+        # By when it was sent, not when it was answered: else the slowest would fall out at the end.
+        if self.begins <= connection.since < self.ends:
             self.statuses[status] += 1
             if status == OK:
-                self.latencies.append(now - connection.sent_at)
-                self.done_at.append(now)
+                self.latencies.append(connection.answered_at - connection.since)
+                self.done_at.append(connection.answered_at)
+        now = time.time_ns()
         if not connection.is_open or now >= self.ends:
             return
         if self.rate is None:
@@ -165,21 +187,23 @@ class _Load:
 
     def result(self) -> dict[str, Any]:
         """Return the measured part as plain data."""
-        percentiles = np.percentile(self.latencies, (50, 99, 100)) * 1000 if self.latencies else np.zeros(3)
-        seconds = np.floor(np.array(self.done_at) - self.begins).astype(int)
-        counts = np.bincount(np.clip(seconds, 0, None), minlength=int(self.ends - self.begins))
+        percentiles = np.percentile(self.latencies, (50, 99, 100)) / 1e6 if self.latencies else np.zeros(3)
+        whole_seconds = max(1, (self.ends - self.begins) // _SECOND)
+        done = (np.array(self.done_at, np.int64) - self.begins) // _SECOND
+        counts = np.bincount(np.clip(done, 0, None), minlength=whole_seconds)
         return {
             "answers": len(self.latencies),
             "statuses": dict(self.statuses),
             "p50_ms": float(percentiles[0]),
             "p99_ms": float(percentiles[1]),
             "worst_ms": float(percentiles[2]),
-            "lag_p99_ms": float(np.percentile(self.lags, 99) * 1000) if self.lags else 0.0,
-            "per_second": counts[: max(1, int(self.ends - self.begins))].tolist(),
+            "lag_p99_ms": float(np.percentile(self.lags, 99) / 1e6) if self.lags else 0.0,
+            "stood_still": self.still_ns / (self.ends - self.begins),
+            "per_second": counts[:whole_seconds].tolist(),
         }
 
 
-async def _run(job: dict[str, Any]) -> dict[str, Any]:
+def _run(job: dict[str, Any]) -> dict[str, Any]:
     loads = [
         _Load(
             stream["name"],
@@ -191,40 +215,43 @@ async def _run(job: dict[str, Any]) -> dict[str, Any]:
         )
         for stream in job["streams"]
     ]
-    for load in loads:
-        await load.connect()
     seconds = job["seconds"]
-    start = time.perf_counter()
+    poll = select.epoll()
+    users: dict[int, tuple[_Load, ClientConnection]] = {}
     for load in loads:
-        load.begins = start + min(LONGEST_WARM_UP_S, seconds)
-        load.ends = load.begins + seconds
-    paced = [asyncio.ensure_future(_pace(load, start)) for load in loads if load.rate is not None]
+        for _ in range(load.connections):
+            connection = ClientConnection(load.port, load.unix)
+            users[connection.socket.fileno()] = load, connection
+            poll.register(connection.socket, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+            load.idle.append(connection)
+    gc.disable()
+    start = time.time_ns()
     for load in loads:
-        if load.rate is None:
-            while load.idle:
-                load.idle.popleft().send(load.request, start)
-    await asyncio.sleep(loads[0].ends - time.perf_counter() + min(LONGEST_TAIL_S, seconds))
-    for task in paced:
-        await task
+        load.start(start, seconds)
+    end = max(load.ends for load in loads) + int(min(LONGEST_TAIL_S, seconds) * _SECOND)
+    _take_turns(poll, users, [load for load in loads if load.rate is not None], end)
     return {load.name: load.result() for load in loads}
 
 
-async def _pace(load: _Load, start: float) -> None:
-    """Send what is due. The loop spins: timers are too coarse, and the client has a core of its own."""
-    assert load.rate is not None
-    gaps = np.random.default_rng(_SEED)
-    due = start
-    while due < load.ends:
-        now = time.perf_counter()
-        while due <= now and due < load.ends:
-            if load.idle:
-                load.lags.append(now - due)
-                load.idle.popleft().send(load.request, due)
-            else:
-                load.late.append(due)
-            due += gaps.exponential(1 / load.rate)
-        await asyncio.sleep(0)
+def _take_turns(
+    poll: select.epoll, users: dict[int, tuple[_Load, ClientConnection]], paced: list[_Load], end: int
+) -> None:
+    """Send what is due and take answers until `end`."""
+    while (now := time.time_ns()) < end:
+        for load in paced:
+            load.send_due(now)
+        until = min([load.due for load in paced if load.due < load.ends], default=end)
+        # epoll itself counts in ms.
+        select.select([poll], [], [], max(0.0, (until - time.time_ns()) / _SECOND))
+        for number, events in poll.poll(0):
+            load, connection = users[number]
+            if events & select.EPOLLOUT:
+                connection.go_on()
+            if events & ~select.EPOLLOUT:
+                status = connection.receive()
+                if status is not None:
+                    load.answered(connection, status)
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(_run(json.load(sys.stdin)))))
+    print(json.dumps(_run(json.load(sys.stdin))))

@@ -56,7 +56,9 @@ def add_commands(commands: Commands) -> None:
     compare.add_argument(
         "--concurrency", type=numbers, default="1,8,32,64", help="requests on the way (%(default)s)"
     )
-    compare.add_argument("--rounds", type=positive, default=5, help="(%(default)s)")
+    compare.add_argument(
+        "--rounds", type=positive, default=5, help="in each, every server once (%(default)s)"
+    )
     compare.add_argument("--seconds", type=duration, default=3, help="of one measurement (%(default)s)")
     compare.add_argument(
         "--client", choices=("h2load", "python"), default="h2load", help="python: HTTP/1.1 alone, slower"
@@ -71,7 +73,7 @@ def add_commands(commands: Commands) -> None:
 
     plot = commands.add_parser("plot", help="draw earlier measurements as PNG (needs the extra 'bench')")
     _add_output(plot)
-    plot.add_argument("--png", type=Path, default=Path("docs/benchmarks.png"), help="(%(default)s)")
+    plot.add_argument("--png", type=Path, default=Path("docs/benchmarks.png"), help="the file (%(default)s)")
     plot.set_defaults(run=_plot)
 
 
@@ -98,6 +100,7 @@ def _compare(parsed: argparse.Namespace) -> int:
             server_cores=shared.server_cores.which,
             client_cores=shared.client_cores.which,
             niceness=parsed.niceness,
+            realtime=parsed.realtime,
             client=parsed.client,
         ),
         Start(this_machine(), versions(peers)),

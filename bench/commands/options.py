@@ -69,6 +69,11 @@ def add_conditions(command: argparse.ArgumentParser) -> None:
         help="of servers and client; -12 keeps other work on this machine out, as root (%(default)s)",
     )
     command.add_argument(
+        "--realtime",
+        action="store_true",
+        help="servers and client at real-time priority instead, as root: only the kernel interrupts them",
+    )
+    command.add_argument(
         "--threads", type=positive, default=1, help="compute threads of each server (%(default)s)"
     )
     command.add_argument(
@@ -86,8 +91,8 @@ def add_conditions(command: argparse.ArgumentParser) -> None:
 def conditions(parsed: argparse.Namespace) -> Conditions:
     """Return where and how servers run."""
     return Conditions(
-        Cores(parsed.server_cores, parsed.niceness),
-        Cores(parsed.client_cores, parsed.niceness),
+        Cores(parsed.server_cores, parsed.niceness, parsed.realtime),
+        Cores(parsed.client_cores, parsed.niceness, parsed.realtime),
         parsed.threads,
         parsed.max_batch_size,
         parsed.delay_ms,

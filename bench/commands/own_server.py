@@ -22,24 +22,42 @@ from tools.cluster.progress import to_stderr
 SOAK_BAR = 0.95
 """Least throughput of the last minute as a part of that of the first."""
 
+LATENCY_COLUMNS = (
+    "server",
+    "capacity/s",
+    "answers/s",
+    "p50 ms",
+    "p99 ms",
+    "p99 over the last server's, ms",
+    "client late p99 ms",
+    "client stood still",
+    "execution ms",
+    "errors",
+)
+
 
 def add_commands(commands: Commands) -> None:
     """Add the commands."""
     latency = _command(
         commands, "latency", "latency at half of the capacity, requests at random times", "mlp"
     )
-    latency.add_argument("--servers", default="mcp2026,bare", help="(%(default)s)")
-    latency.add_argument("--rounds", type=positive, default=3, help="(%(default)s)")
+    latency.add_argument(
+        "--servers",
+        type=lambda text: text.split(","),
+        default="mcp2026,bare",
+        help="all at half of the capacity of the first; p99 is also given over the last one's (%(default)s)",
+    )
+    latency.add_argument("--rounds", type=positive, default=3, help="loads of each server (%(default)s)")
     latency.add_argument("--seconds", type=duration, default=4, help="of each load (%(default)s)")
-    latency.add_argument("--connections", type=positive, default=64, help="(%(default)s)")
+    latency.add_argument("--connections", type=positive, default=64, help="of the client (%(default)s)")
     latency.add_argument("--client", choices=("h2load", "python"), default="h2load", help="for the capacity")
     latency.set_defaults(run=_latency)
 
     endurance = _command(
         commands, "soak", "throughput at the end of a long load in which requests expire", "mlp"
     )
-    endurance.add_argument("--server", default="mcp2026", help="(%(default)s)")
-    endurance.add_argument("--minutes", type=float, default=3.0, help="(%(default)s)")
+    endurance.add_argument("--server", default="mcp2026", help="one that `list` names (%(default)s)")
+    endurance.add_argument("--minutes", type=float, default=3.0, help="of the load (%(default)s)")
     endurance.set_defaults(run=_soak)
 
     shares = _command(
@@ -50,9 +68,9 @@ def add_commands(commands: Commands) -> None:
     shares.set_defaults(run=_tenants)
 
     idling = _command(commands, "idle", "processor time of a server without requests", "mlp")
-    idling.add_argument("--server", default="mcp2026", help="(%(default)s)")
+    idling.add_argument("--server", default="mcp2026", help="one that `list` names (%(default)s)")
     idling.add_argument("--seconds", type=duration, default=10, help="of each round (%(default)s)")
-    idling.add_argument("--rounds", type=positive, default=1, help="(%(default)s)")
+    idling.add_argument("--rounds", type=positive, default=1, help="the median counts (%(default)s)")
     idling.set_defaults(run=_idle)
 
 
@@ -73,35 +91,33 @@ def _setting(parsed: argparse.Namespace) -> Setting:
 def _latency(parsed: argparse.Namespace) -> int:
     setting = _setting(parsed)
     found: dict[str, list[HalfLoad]] = {}
-    servers = parsed.servers.split(",")
-    for number in range(parsed.rounds):
-        rate: float | None = None
-        for server in servers:
-            result = half_load(setting, server, parsed.seconds, parsed.connections, rate)
-            # The others get the same load as the first: what they add is then the client's and the kernel's.
-            rate = rate or result.capacity / 2
-            found.setdefault(server, []).append(result)
-            to_stderr(
-                f"round {number + 1} {server}: capacity {result.capacity:,.0f}/s, at {result.rate:,.0f}/s "
-                f"p50 {result.p50_ms:.2f} ms, p99 {result.p99_ms:.2f} ms, {result.errors} errors"
-            )
-    columns = (
-        "capacity/s | answers/s | p50 ms | p99 ms | client late p99 ms | execution ms | added p99 ms | errors"
-    )
-    print(f"| server | {columns} |")
-    print("|" + "---|" * 9)
+    for server, result in half_load(
+        setting, parsed.servers, parsed.seconds, parsed.connections, parsed.rounds
+    ):
+        found.setdefault(server, []).append(result)
+        to_stderr(
+            f"{server}: capacity {result.capacity:,.0f}/s, at {result.rate:,.0f}/s "
+            f"p50 {result.p50_ms:.2f} ms, p99 {result.p99_ms:.2f} ms, "
+            f"client late {result.lag_p99_ms:.2f} ms, {result.errors} errors"
+        )
+    print("| " + " | ".join(LATENCY_COLUMNS) + " |")
+    print("|" + "---|" * len(LATENCY_COLUMNS))
+    last = found[parsed.servers[-1]]
     for server, results in found.items():
+        over = [one.p99_ms - other.p99_ms for one, other in zip(results, last, strict=True)]
         values = [
+            server,
             f"{median(result.capacity for result in results):,.0f}",
             f"{median(result.rate for result in results):,.0f}",
             f"{median(result.p50_ms for result in results):.2f}",
             f"{median(result.p99_ms for result in results):.2f}",
+            f"{median(over):.2f}",
             f"{median(result.lag_p99_ms for result in results):.2f}",
-            f"{median(result.execution_ms for result in results):.3f}",
-            f"{median(result.added_p99_ms for result in results):.2f}",
+            f"{median(result.stood_still for result in results):.1%}",
+            f"{results[0].execution_ms:.3f}",
             str(sum(result.errors for result in results)),
         ]
-        print(f"| {server} | {' | '.join(values)} |")
+        print(f"| {' | '.join(values)} |")
     return 0
 
 
