@@ -6,10 +6,10 @@ imported with the first document: it takes 24 ms and 9 MB, which a server that o
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp2026.api.contract.documents import document as contract
-from mcp2026.api.contract.violations import Violation, contract_error, first
+from mcp2026.api.contract.violations import Path, Violation, contract_error, first
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, ValidationError
@@ -35,7 +35,7 @@ def violations(schema_name: str, document: object) -> list[Violation]:
     return [
         violation
         for error in _validator(schema_name).iter_errors(document)
-        for violation in _violations_of(error)
+        for violation in _violations_of(error, document)
     ]
 
 
@@ -53,10 +53,10 @@ def _validator(schema_name: str) -> "Draft202012Validator":
     )
 
 
-def _violations_of(error: "ValidationError") -> Iterator[Violation]:
+def _violations_of(error: "ValidationError", document: object) -> Iterator[Violation]:
     from jsonschema_rs import ValidationErrorKind
 
-    path, kind = tuple(error.instance_path), error.kind
+    path, kind = _path(error.instance_path, document), error.kind
     match kind:
         case ValidationErrorKind.Required():
             yield Violation((*path, kind.property), "required")
@@ -65,3 +65,20 @@ def _violations_of(error: "ValidationError") -> Iterator[Violation]:
                 yield Violation((*path, name), "additionalProperties")
         case _:
             yield Violation(path, kind.name, error.instance)
+
+
+def _path(steps: list[str | int], document: Any) -> Path:
+    """Return the path that the validator tells, which has numbers for keys that look like them.
+
+    It leaves out empty keys. Those are told of first wherever they may not be, so it is of no account where such
+    a path ends.
+    """
+    path: list[str | int] = []
+    for step in steps:
+        key: Any = step if isinstance(document, list) else str(step)
+        try:
+            document = document[key]
+        except (LookupError, TypeError):
+            break
+        path.append(key)
+    return tuple(path)

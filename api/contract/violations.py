@@ -14,6 +14,7 @@ Path = tuple[str | int, ...]
 """Keys and indexes from the body to a value."""
 
 RULES = (
+    "propertyNames",
     "additionalProperties",
     "type",
     "required",
@@ -135,6 +136,8 @@ def _problem(rule: str, value: Any) -> str:
         return f"has {len(value)} elements"
     if rule == "uniqueItems":
         return "names one twice"
+    if rule == "propertyNames":
+        return "has a member without a name"
     return f"{value[:_MAX_SHOWN]!r} is not accepted"
 
 

@@ -68,7 +68,10 @@ def _required_of_input(members: dict[str, Any]) -> list[Violation]:
 
 def _text(text: bytes, path: Path) -> InTurns[list[Violation]]:
     yield from ()
-    return [] if _kind(text) == "string" else [_type(text, path)]
+    if _kind(text) != "string":
+        return [_type(text, path)]
+    msgspec.json.decode(text)  # a text may still be no UTF-8
+    return []
 
 
 def _timeout(text: bytes, path: Path) -> InTurns[list[Violation]]:
@@ -133,6 +136,8 @@ def _inputs(text: bytes, path: Path) -> InTurns[list[Violation]]:
         return [_type(text, path)]
     members = _MEMBERS.decode(text)
     found = [] if members else [Violation(path, "minProperties", {})]
+    if "" in members:
+        found.append(Violation(path, "propertyNames"))
     for name, value in members.items():
         found += yield from _object(bytes(value), (*path, name), _INPUT, _required_of_input)
     return found

@@ -1,0 +1,188 @@
+"""The compiled check of inference refuses what the schema of the contract refuses, with the same words."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mcp2026.api.contract.validation import check
+from mcp2026.api.contract.violations import ContractError
+from mcp2026.api.serving import Batching, single_version
+from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.model.store import ModelStore
+from mcp2026.runtime.protocol.json_codec import JsonCodec
+from mcp2026.runtime.protocol.json_turns import LARGE_BODY, at_once
+from tests.unit.runtime.loaded_versions import loaded_model
+from tools.models import generate
+
+HOUR_NS = 3_600 * 10**9
+
+SCALAR = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.sampled_from([2**31, 2**40, 2**40 + 1, 2**63, 2**64, 10**30, 10**400, -(2**63) - 1])
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([0.0, 1.0, 2.0, 1.5, 1e300])
+    | st.text(max_size=3)
+)
+ODD = st.recursive(
+    SCALAR,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+VALUES = (
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=16, max_size=16)
+    | st.lists(st.integers(-9, 9) | st.floats(-9, 9), max_size=20)
+    | st.lists(st.booleans(), max_size=4)
+    | st.lists(st.text(max_size=3), max_size=4)
+    | st.lists(SCALAR, max_size=4)
+)
+SHAPE = st.just([1, 16]) | st.lists(st.integers(-1, 17) | st.just(1.0), max_size=3) | st.just([1] * 33)
+TENSOR = st.fixed_dictionaries({"data": VALUES, "shape": SHAPE})
+OPTIONAL: dict[str, st.SearchStrategy[Any]] = {
+    "model": st.sampled_from(["add", "pair", "other", ""]),
+    "version_id": st.sampled_from(["1", "2"]),
+    "outputs": st.lists(st.sampled_from(["output", "sum", "y"]), max_size=3),
+    "timeout_ms": st.sampled_from([0, -1, 1, 2.5, 1e-300, 1e300, 10**400]),
+    "id": st.text(max_size=3),
+}
+GOOD = st.fixed_dictionaries({"input": VALUES, "shape": SHAPE}, optional=OPTIONAL) | st.fixed_dictionaries(
+    {"inputs": st.dictionaries(st.sampled_from(["input", "a", "b", "x"]), TENSOR, max_size=3)},
+    optional=OPTIONAL,
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> Any:
+    """A good body in which up to two things were left out, added or replaced, anywhere."""
+    body = copy.deepcopy(draw(GOOD))
+    for _ in range(draw(st.integers(0, 2))):
+        holder: Any = body
+        while True:
+            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+            key = draw(st.sampled_from(keys)) if keys else None
+            if key is not None and isinstance(holder[key], dict | list) and draw(st.booleans()):
+                holder = holder[key]
+                continue
+            break
+        step = draw(st.sampled_from(["replace", "remove", "add"]))
+        if step == "add" and isinstance(holder, dict):
+            holder[draw(st.sampled_from(["input", "shape", "inputs", "zzz", "a.b", "data"]))] = draw(ODD)
+        elif step == "add":
+            holder.append(draw(ODD))
+        elif key is not None and step == "remove":
+            del holder[key]
+        elif key is not None:
+            holder[key] = draw(ODD)
+    return body
+
+
+BODIES = mutated() | ODD
+
+
+def contract_refusal(body: object) -> tuple[str, str, str, str] | None:
+    try:
+        check("InferRequest", body)
+    except ContractError as error:
+        return error.field, error.rule, error.message, error.allowed
+    return None
+
+
+def refusal(decode: Callable[[bytes], Any], body: object) -> RequestError | None:
+    try:
+        decode(json.dumps(body).encode())
+    except RequestError as error:
+        return error
+    return None
+
+
+def told(error: RequestError) -> tuple[Any, ...]:
+    return error.field, error.rule, error.message, error.allowed
+
+
+@settings(deadline=None, max_examples=300)
+@given(BODIES)
+@example({"shape": [1.0], "input": [1]})
+@example({"shape": [10**400], "input": [10**400]})
+@example({"inputs": None, "input": [], "shape": []})
+def test_before_any_model_is_looked_at_the_check_and_the_schema_agree(body: object) -> None:
+    codec = JsonCodec(ModelStore(), HOUR_NS)
+    error = refusal(codec.decode, body)
+    assert error is not None
+    expected = contract_refusal(body)
+    if expected is None:
+        assert error.code in (ErrorCode.NOT_READY, ErrorCode.NOT_FOUND)
+    else:
+        assert error.code is ErrorCode.INVALID_ARGUMENT
+        assert told(error) == expected
+
+
+@pytest.fixture(scope="module")
+def codecs(tmp_path_factory: pytest.TempPathFactory) -> list[JsonCodec]:
+    folder: Path = tmp_path_factory.mktemp("models")
+    made = []
+    for name in ("add", "integers", "pair"):
+        store = ModelStore()
+        store.put(loaded_model(single_version(str(generate(name, folder)), Batching())))
+        made.append(JsonCodec(store, HOUR_NS))
+    return made
+
+
+@settings(deadline=None, max_examples=150)
+@given(BODIES)
+def test_no_model_takes_what_the_schema_refuses(codecs: list[JsonCodec], body: object) -> None:
+    expected = contract_refusal(body)
+    for codec in codecs:
+        for decode in (codec.decode, lambda text, codec=codec: at_once(codec.decode_in_turns(text))):
+            error = refusal(decode, body)
+            if expected is not None:
+                assert error is not None
+                assert told(error) == expected
+            elif error is not None and error.code is ErrorCode.INVALID_ARGUMENT:
+                assert error.field
+                assert error.rule
+                assert error.allowed
+
+
+@pytest.mark.parametrize("odd", [None, [1], {"a": 1}])
+@pytest.mark.parametrize("place", [0, 20_000, 39_999])
+@pytest.mark.parametrize("other", [0.5, "text"])
+def test_a_large_body_has_its_odd_value_named(odd: object, place: int, other: object) -> None:
+    values: list[object] = [other] * 40_000
+    values[place] = odd
+    body = {"input": values, "shape": [40_000]}
+    assert len(json.dumps(body)) > LARGE_BODY
+    codec = JsonCodec(ModelStore(), HOUR_NS)
+    error = refusal(lambda text: at_once(codec.decode_in_turns(text)), body)
+    assert error is not None
+    assert (error.field, error.rule) == (f"input[{place}]", "type")
+    assert told(error) == contract_refusal(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"input": [NaN], "shape": [1]}', "input"),
+        (b'{"shape": [1], "input": [1, -Infinity]}', "input"),
+        (b'{"input": [1], "shape": [1], "timeout_ms": NaN}', "timeout_ms"),
+        (b"", "body"),
+        (b'{"input": [1', "body"),
+        (b'{"id": "\xff"}', "body"),
+    ],
+)
+def test_what_is_no_json_is_refused_by_that(body: bytes, field: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        JsonCodec(ModelStore(), HOUR_NS).decode(body)
+    assert (caught.value.field, caught.value.rule) == (field, "type")
+
+
+def test_a_whole_number_of_a_shape_may_have_a_point(codecs: list[JsonCodec]) -> None:
+    request = codecs[0].decode(json.dumps({"input": [0.5] * 16, "shape": [1.0, 16]}).encode())
+    np.testing.assert_array_equal(request.inputs[0], np.full((1, 16), 0.5, np.float32))
