@@ -64,6 +64,7 @@ links:
 generate: setup links ## Write what is generated: contracts, the chart's CRDs, reference pages
 	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.device_plugin.kubelet.generate
 	@$(BIN)/python -m tools.protobuf
+	@PYTHONPATH=build/links $(BIN)/python -m mcp2026.client.open_inference.generate
 	@$(BIN)/python -m tools.contract generate
 	@$(BIN)/python -m tools.reference
 	@cp crds/*.yaml deploy/helm/mcp2026/crds/

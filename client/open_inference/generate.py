@@ -5,6 +5,7 @@ of the client, since the pool of a process takes each name once, and a process m
 Without a folder, the files beside this one are replaced.
 """
 
+import re
 import shutil
 import sys
 import tempfile
@@ -15,6 +16,8 @@ SOURCE = HERE.parents[1] / "runtime/protocol/open_inference/open_inference.proto
 PACKAGE = Path("mcp2026/client/open_inference")
 _THEIR_NAME = "package mcp2026.open_inference;"
 _OUR_NAME = "package mcp2026.client.open_inference;"
+_SERVICE = re.compile(r"\nservice \w+ \{\n.*?\n\}\n", re.DOTALL)
+"""For the server's reflection alone."""
 
 
 def generate(directory: Path) -> list[Path]:
@@ -28,7 +31,7 @@ def generate(directory: Path) -> list[Path]:
         root = Path(folder)
         (root / PACKAGE).mkdir(parents=True)
         proto = root / PACKAGE / SOURCE.name
-        proto.write_text(text.replace(_THEIR_NAME, _OUR_NAME))
+        proto.write_text(_SERVICE.sub("\n", text.replace(_THEIR_NAME, _OUR_NAME)))
         code = protoc.main(["protoc", f"-I{root}", f"--python_out={root}", f"--pyi_out={root}", str(proto)])
         if code != 0:
             raise SystemExit(f"protoc ended with {code}")

@@ -28,8 +28,10 @@ class Http1Wire:
 
     @property
     def reusable(self) -> bool:
-        """Whether the connection can take another request."""
-        return self._connection.our_state is h11.IDLE and self._connection.their_state is h11.IDLE
+        """Whether the connection can take another request; not if bytes came that nobody asked for."""
+        connection = self._connection
+        at_rest = connection.our_state is h11.IDLE and connection.their_state is h11.IDLE
+        return at_rest and connection.trailing_data == (b"", False)
 
     def ask(self, request: HttpRequest) -> list[Buffer]:
         """Return the bytes of `request`."""
