@@ -52,7 +52,7 @@ def fitting(
     signature = version.signature
     simple = not message.inputs
     outputs = _indexes(message.outputs, signature.outputs)
-    timeout_ns = int(message.timeout_ms * 1e6) if message.HasField("timeout_ms") else max_timeout_ns
+    timeout_ns = message.timeout_ms * 1e6 if message.HasField("timeout_ms") else max_timeout_ns
     if outputs is None or not 0 < timeout_ns <= max_timeout_ns or _has_unknown_fields(message):
         return None
     if simple != (message.HasField("input") and message.HasField("shape")):
@@ -65,7 +65,7 @@ def fitting(
     except RequestError:
         return None
     asked_id = message.id if message.HasField("id") else None
-    return Inference(version, tuple(arrays), rows, outputs, timeout_ns, asked_id, simple)
+    return Inference(version, tuple(arrays), rows, outputs, max(1, int(timeout_ns)), asked_id, simple)
 
 
 def answer(inference: Inference, outputs: list[Array]) -> InTurns[bytes]:
