@@ -22,7 +22,7 @@ class QueueLimits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     """How long a queue may grow, in rows, and how long a request may wait in it, in ms."""
 
     max_rows: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
-    """Most rows that wait in one server process; one more is refused with 503. 0: the process's limit."""
+    """Most rows that wait in one pod; one more is refused with 503. 0: the limit of each process."""
     default_timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 0
     """Deadline of a request that names none, from its arrival. 0: the process's limit."""
     max_timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 0

@@ -12,6 +12,8 @@ import msgspec
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.schema_errors import explain
 
+MAX_NAME_BYTES = 250
+"""Longest name of a model or a version, in UTF-8: the metrics keep 500 bytes for both."""
 MAX_BATCH_SIZE_RANGE = (4, 128)
 PREFETCH_QUEUE_DEPTH_RANGE = (2, 32)
 MAX_DELAY_MS_RANGE = (0, 65_535)
@@ -39,7 +41,7 @@ class QueuePolicy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     """How long a queue may grow and how long a request may wait in it. Times in ms, lengths in rows."""
 
     max_rows: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
-    """Most rows that wait; one more is refused with 503. 0: only the limit of the process counts."""
+    """Most rows that wait, shared by the workers; one more is refused with 503. 0: as many as each takes."""
     default_timeout_ms: Annotated[float, msgspec.Meta(ge=0, le=3_600_000)] = 0.0
     """Deadline of a request that names none, from its arrival. 0: only the limit of the process counts."""
     max_timeout_ms: Annotated[float, msgspec.Meta(ge=0, le=3_600_000)] = 0.0
@@ -52,9 +54,15 @@ class Priorities(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Priority levels: 1 is served first. A request that names none, or 0, has the default."""
 
     levels: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
-    default: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    default: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    """0: the level in the middle, the upper one of two; it is filled in."""
     queues: dict[int, QueuePolicy] = {}
     """Per level a policy that replaces the model's."""
+
+    def __post_init__(self) -> None:
+        """Fill in the default level."""
+        if not self.default:
+            msgspec.structs.force_setattr(self, "default", (self.levels + 1) // 2)
 
 
 class Tenant(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -106,9 +114,16 @@ class ServingConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
 
 
 def single_version(path: str, batching: Batching) -> ServingConfig:
-    """Return the configuration of the quick start: one file, named after itself, as version ``1``."""
+    """Return the configuration of the quick start: one file, named after itself, as version ``1``.
+
+    Raises:
+        InvalidResourceError: the file's name cannot be that of a model.
+
+    """
+    name = PurePosixPath(path).stem
+    check_name("model", name)
     return ServingConfig(
-        model=PurePosixPath(path).stem,
+        model=name,
         versions=(ServedVersion(version_id="1", path=path),),
         batching=batching,
     )
@@ -132,6 +147,9 @@ def decode_serving_config(document: bytes) -> ServingConfig:
         raise InvalidResourceError(
             "serving configuration", "is nested too deeply", "one JSON object"
         ) from error
+    check_name("model", config.model)
+    for position, version in enumerate(config.versions):
+        check_name(f"versions[{position}].versionId", version.version_id)
     total = sum(version.weight for version in config.versions)
     if total != 100:
         raise InvalidResourceError("versions[].weight", f"the weights sum to {total}", "a sum of exactly 100")
@@ -162,6 +180,16 @@ def _check_scheduling(config: ServingConfig) -> None:
 def encode_serving_config(config: ServingConfig) -> bytes:
     """Return `config` as JSON with a stable order of keys, so that equal configurations are equal bytes."""
     return msgspec.json.encode(msgspec.to_builtins(config, str_keys=True), order="sorted")
+
+
+def check_name(field: str, name: str) -> None:
+    """Raise `InvalidResourceError` unless `name` can be a segment of a path, a line of a log and a label."""
+    if not name or not name.isprintable() or "/" in name or len(name.encode()) > MAX_NAME_BYTES:
+        raise InvalidResourceError(
+            field,
+            f"{name[:MAX_NAME_BYTES]!r} is no name",
+            f"1 to {MAX_NAME_BYTES} bytes of printable characters other than /",
+        )
 
 
 def check_range(field: str, value: float, allowed: tuple[int, int]) -> None:

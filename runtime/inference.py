@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from mcp2026.api.scheduling_context import SchedulingContext
+from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.batching import Batch, Lane, Model, ModelPolicy, Part, ProcessLimits, Request, Scheduler
 from mcp2026.runtime.context.observer import RequestObserver, plain_observer
 from mcp2026.runtime.errors import ErrorCode, RequestError
@@ -26,6 +27,7 @@ from mcp2026.runtime.execution.tensor_cache import Array, Shapes
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.signature import STRING
+from mcp2026.runtime.queue_shares import share_of_worker
 from mcp2026.runtime.refusals import queue_is_full, time_is_over
 
 log = logging.getLogger(__name__)
@@ -83,15 +85,18 @@ class InferenceService:
         loop: asyncio.AbstractEventLoop,
         max_timeout_ns: int = 0,
         observer: RequestObserver | None = None,
+        workers: int = 1,
     ) -> None:
         """Let at most `max_queued_rows` rows with `max_queued_bytes` bytes of inputs wait.
 
-        No request is kept longer than `max_timeout_ns`; 0: than it says itself.
+        No request is kept longer than `max_timeout_ns`; 0: than it says itself. The queues of the models are
+        shared by `workers` processes, of which this is one.
         """
         self._loop = loop
         self._metrics = metrics
         self._observer = observer or plain_observer()
         self._max_timeout_ns = max_timeout_ns
+        self._workers = workers
         self._limits = ProcessLimits(max_queued_rows, max_queued_bytes)
         self._scheduler = Scheduler(self._limits)
         self._models: dict[str, Model] = {}
@@ -106,7 +111,7 @@ class InferenceService:
 
     def serve(self, model: ServedModel) -> None:
         """Take calls for `model` from now on, by its configuration."""
-        self._models[model.name] = Model(model.name, ModelPolicy(model.config))
+        self._models[model.name] = Model(model.name, self._policy(model.config))
         for version in model.versions.values():
             version.lanes.clear()  # in case it was served before, by another configuration
         self._engine.ensure(model.config.execution.instances)
@@ -114,6 +119,9 @@ class InferenceService:
     def retire(self, model: str) -> None:
         """Expect no more calls for `model`; those that were taken in are served."""
         self._models.pop(model, None)
+
+    def _policy(self, config: ServingConfig) -> ModelPolicy:
+        return ModelPolicy(share_of_worker(config, self._workers))
 
     # --- calls
 
@@ -191,7 +199,7 @@ class InferenceService:
     def _open_lane(self, version: LoadedVersion, shapes: Shapes, inputs: tuple[Array, ...]) -> Lane:
         model = self._models.get(version.model)
         if model is None:  # its last calls were read before it was retired
-            model = Model(version.model, ModelPolicy(version.config))
+            model = Model(version.model, self._policy(version.config))
         if len(version.lanes) >= MAX_LANES:
             version.lanes = {key: lane for key, lane in version.lanes.items() if lane.rows}
         shared = version.signature.shared

@@ -451,7 +451,10 @@ def _models(
     model_path: str | None, config_path: str | None, overrides: Mapping[str, Any]
 ) -> tuple[ServingConfig, ...]:
     if model_path is not None:
-        return (single_version(model_path, Batching(**overrides)),)
+        try:
+            return (single_version(model_path, Batching(**overrides)),)
+        except InvalidResourceError as error:
+            raise SettingsError("--model-path", error.problem, f"a file named {error.allowed}") from error
     if config_path is None:
         return ()
     try:

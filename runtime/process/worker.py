@@ -101,7 +101,13 @@ class Worker:
         self._contexts = Contexts(settings, metrics)
         observer = self._contexts.observer
         self._service = InferenceService(
-            settings.queue_size, settings.queue_mib * MIB, metrics, loop, max_timeout_ns, observer
+            settings.queue_size,
+            settings.queue_mib * MIB,
+            metrics,
+            loop,
+            max_timeout_ns,
+            observer,
+            settings.workers,
         )
         self._steps = ChangeSteps(
             self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)

@@ -102,7 +102,47 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         "allowed: each id once",
     ),
     ("a text for a number", {"revision": "1"}, "servingConfig.revision"),
+    (
+        "a default above the levels",
+        {"priorities": {"levels": 3, "default": 4}},
+        "priorities.default: 4 is out",
+    ),
+    (
+        "a model's name with a line break",
+        {"model": "a\nb"},
+        "model: 'a\\nb' is no name; allowed: 1 to 250 bytes",
+    ),
+    ("a model's name with a slash", {"model": "a/b"}, "printable characters other than /"),
+    ("a model's name that is too long", {"model": "ä" * 126}, "allowed: 1 to 250 bytes"),
+    (
+        "a version's id with a slash",
+        {"versions": [{"versionId": "1/2", "path": "a"}]},
+        "versions[0].versionId: '1/2' is no name",
+    ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("priorities", "default"),
+    [({}, 5), ({"levels": 3}, 2), ({"levels": 1}, 1), ({"levels": 4}, 2), ({"levels": 3, "default": 3}, 3)],
+)
+def test_the_default_level_is_the_one_in_the_middle(priorities: dict[str, int], default: int) -> None:
+    document = {"model": "m", "versions": [{"versionId": "1", "path": "a"}], "priorities": priorities}
+    config = decode_serving_config(json.dumps(document).encode())
+    assert config.priorities.default == default
+    assert decode_serving_config(encode_serving_config(config)) == config
+
+
+@pytest.mark.parametrize("name", ["resnet50", "a b", "modèle.v2", "x" * 250, "%2F"])
+def test_names_are_printable_and_one_segment_of_a_path(name: str) -> None:
+    document = {"model": name, "versions": [{"versionId": name, "path": "a"}]}
+    assert decode_serving_config(json.dumps(document).encode()).model == name
+
+
+@pytest.mark.parametrize("path", ["models/a\nb.onnx", "/", "", "é" * 126 + ".onnx"])
+def test_a_file_whose_name_cannot_be_a_model_is_refused(path: str) -> None:
+    with pytest.raises(InvalidResourceError, match="printable characters other than /"):
+        single_version(path, Batching())
 
 
 @pytest.mark.parametrize(("change", "said"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
