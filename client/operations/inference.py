@@ -217,7 +217,7 @@ class Inference:
         """
         answer = parsed(messages.ModelInferResponse(), response.message)
         raw = answer.raw_output_contents
-        if len(raw) != len(answer.outputs) and len(answer.outputs):
+        if len(raw) != len(answer.outputs):
             raise ProtocolError(f"the answer has {len(answer.outputs)} outputs and {len(raw)} raw contents")
         arrays = {
             output.name: from_wire(output.name, output.datatype, tuple(output.shape), bytearray(content))

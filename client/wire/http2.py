@@ -55,7 +55,7 @@ class Http2Wire:
         self._connection = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=True, header_encoding=None)
         )
-        self._goodbyes = GoodbyeFilter()
+        self._goodbyes = GoodbyeFilter(_MAX_FRAME)
         self._streams: dict[int, _Stream] = {}
         self._unsent: dict[int, deque[memoryview]] = {}
         self._finished: dict[int, Outcome] = {}
@@ -151,6 +151,8 @@ class Http2Wire:
                 else:
                     for event in self._connection.receive_data(piece):
                         self._take(event)
+        except ProtocolError as error:
+            self._end(error)
         except h2.exceptions.ProtocolError as error:
             self._end(ProtocolError(f"the server breaks the rules of HTTP/2: {error}"))
         except NegotiationError as error:

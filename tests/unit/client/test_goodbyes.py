@@ -3,9 +3,11 @@
 import itertools
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp2026.client.errors import ProtocolError
 from mcp2026.client.wire.goodbyes import Goodbye, GoodbyeFilter
 
 
@@ -24,7 +26,7 @@ def split(data: bytes, cuts: list[int]) -> list[bytes]:
 
 def pieces(data: list[bytes]) -> list[bytes | Goodbye]:
     """Return what comes out, with neighbouring bytes joined."""
-    goodbyes = GoodbyeFilter()
+    goodbyes = GoodbyeFilter(2**20)
     found: list[bytes | Goodbye] = []
     for part in data:
         for piece in goodbyes.receive(part):
@@ -67,8 +69,13 @@ def test_a_goodbye_that_is_too_short_or_too_long_is_left_to_the_library() -> Non
         assert pieces([wrong]) == [wrong]
 
 
+def test_a_frame_that_is_too_large_is_refused_by_its_head() -> None:
+    with pytest.raises(ProtocolError, match=r"b'HTTP/1\.1 '"):
+        list(GoodbyeFilter(2**20).receive(b"HTTP/1.1 400 Bad Request"))
+
+
 def test_what_is_kept_is_at_most_one_goodbye() -> None:
-    goodbyes = GoodbyeFilter()
+    goodbyes = GoodbyeFilter(2**20)
     endless = (65_536).to_bytes(3, "big") + bytes((7, 0)) + bytes(4)
     assert list(goodbyes.receive(endless)) == []
     assert list(goodbyes.receive(b"x" * 65_000)) == []
