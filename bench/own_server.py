@@ -5,7 +5,9 @@ import dataclasses
 import json
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -105,10 +107,15 @@ def half_load(
 
 @dataclass(frozen=True)
 class Soak:
-    """Good answers a second in windows of equal length, all statuses, memory before and after in MiB."""
+    """Good answers a second in windows of equal length, all statuses, memory before and after in MiB.
+
+    `cpu` is the part of a core that the server had in each window: on a machine that does other work too, a
+    rate that falls with it tells of that work.
+    """
 
     window_s: int
     rates: Sequence[float]
+    cpu: Sequence[float]
     statuses: dict[str, dict[int, int]]
     memory_mib: tuple[float, float]
 
@@ -117,17 +124,26 @@ class Soak:
         """Throughput of the last window as a part of that of the first."""
         return self.rates[-1] / self.rates[0]
 
+    @property
+    def last_to_first_per_cpu(self) -> float:
+        """Return the same for answers in a second of processor time."""
+        return self.last_to_first * self.cpu[0] / self.cpu[-1]
+
 
 def soak(setting: Setting, server_name: str, seconds: int) -> Soak:
     """Load for long with requests of which some expire: what they leave behind would slow the server down."""
     window = min(60, seconds // 2)
-    with running(find_peer(server_name), setting.sample, setting.conditions, setting.logs) as server:
+    with (
+        running(find_peer(server_name), setting.sample, setting.conditions, setting.logs) as server,
+        ThreadPoolExecutor(1) as beside,
+    ):
         steady = setting.exchange(server)
         hurried = dataclasses.replace(
             steady, body=json.dumps({**json.loads(steady.body), "timeout_ms": 1}).encode()
         )
         streams = [Stream("steady", steady, 64), Stream("hurried", hurried, 32)]
         before = server.resident_mib()
+        cpu = beside.submit(_cpu_in_windows, server, window, seconds // window)
         results = workload.run(streams, seconds, setting.conditions.client_cores)
         memory = (before, server.resident_mib())
     steady_counts = results["steady"].per_second
@@ -135,9 +151,19 @@ def soak(setting: Setting, server_name: str, seconds: int) -> Soak:
     return Soak(
         window,
         [sum(counts) / window for counts in windows],
+        cpu.result(),
         {name: result.statuses for name, result in results.items()},
         memory,
     )
+
+
+def _cpu_in_windows(server: RunningServer, window_s: int, windows: int) -> list[float]:
+    """Return the part of a core that the server used in each of the windows that follow."""
+    used = [server.cpu_seconds()]
+    for _ in range(windows):
+        time.sleep(window_s)
+        used.append(server.cpu_seconds())
+    return [(later - earlier) / window_s for earlier, later in pairwise(used)]
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,6 @@ class StreamResult:
     statuses: dict[int, int]
     p50_ms: float
     p99_ms: float
-    worst_ms: float
     lag_p99_ms: float
     """How late the client itself sent what was due; not in the latencies."""
     stood_still: float
@@ -187,7 +186,7 @@ class _Load:
 
     def result(self) -> dict[str, Any]:
         """Return the measured part as plain data."""
-        percentiles = np.percentile(self.latencies, (50, 99, 100)) / 1e6 if self.latencies else np.zeros(3)
+        percentiles = np.percentile(self.latencies, (50, 99)) / 1e6 if self.latencies else np.zeros(2)
         whole_seconds = max(1, (self.ends - self.begins) // _SECOND)
         done = (np.array(self.done_at, np.int64) - self.begins) // _SECOND
         counts = np.bincount(np.clip(done, 0, None), minlength=whole_seconds)
@@ -196,7 +195,6 @@ class _Load:
             "statuses": dict(self.statuses),
             "p50_ms": float(percentiles[0]),
             "p99_ms": float(percentiles[1]),
-            "worst_ms": float(percentiles[2]),
             "lag_p99_ms": float(np.percentile(self.lags, 99) / 1e6) if self.lags else 0.0,
             "stood_still": self.still_ns / (self.ends - self.begins),
             "per_second": counts[:whole_seconds].tolist(),

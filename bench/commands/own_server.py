@@ -131,6 +131,8 @@ def _soak(parsed: argparse.Namespace) -> int:
     print(f"statuses: {result.statuses}")
     print(f"memory: {result.memory_mib[0]:.0f} MiB before, {result.memory_mib[1]:.0f} MiB after")
     print(f"last window to first: {result.last_to_first:.3f} (at least {SOAK_BAR})")
+    cores = ", ".join(f"{part:.2f}" for part in result.cpu)
+    print(f"the same by processor time: {result.last_to_first_per_cpu:.3f}; it had {cores} of a core")
     return 0 if result.last_to_first >= SOAK_BAR else 1
 
 
