@@ -63,15 +63,24 @@ def _violations_of(error: "ValidationError", document: object) -> Iterator[Viola
         case ValidationErrorKind.AdditionalProperties():
             for name in kind.unexpected:
                 yield Violation((*path, name), "additionalProperties")
+        case ValidationErrorKind.FalseSchema():  # of an object that may have no fields
+            for name in _value(document, path):
+                yield Violation((*path, name), "additionalProperties")
         case _:
             yield Violation(path, kind.name, error.instance)
+
+
+def _value(document: Any, path: Path) -> Any:
+    for step in path:
+        document = document[step]
+    return document
 
 
 def _path(steps: list[str | int], document: Any) -> Path:
     """Return the path that the validator tells, which has numbers for keys that look like them.
 
-    It leaves out empty keys. Those are told of first wherever they may not be, so it is of no account where such
-    a path ends.
+    It leaves out empty keys. Those are told of first wherever they may not be, so it is of no account where
+    such a path ends.
     """
     path: list[str | int] = []
     for step in steps:

@@ -156,7 +156,8 @@ def _kind(value: object) -> str:
 def _number(value: float) -> str:
     if isinstance(value, int) and value.bit_length() > 64:
         return f"a number of {value.bit_length()} bits"
-    return repr(value)
+    whole = abs(value) < 2**53 and value == int(value)
+    return repr(int(value) if whole else value)
 
 
 def _allowed(part: Schema) -> str:
@@ -193,7 +194,7 @@ def _many(part: Schema) -> str:
 def _range(what: str, part: Schema) -> str:
     low, above, high = part.get("minimum"), part.get("exclusiveMinimum"), part.get("maximum")
     if above is not None:
-        return f"{what} above {above}"
+        return f"{what} above {above}" + ("" if high is None else f", up to {high}")
     if low is not None and high is not None:
         return f"{what} from {low} to {high}"
     return what if low is None else f"{what} from {low}"

@@ -24,6 +24,8 @@ _KINDS = {b'"': "string", b"[": "array", b"{": "object", b"n": "null", b"t": "bo
 _NO_VALUE = re.compile(r"got `(null|array|object)` - at `\$\[(\d+)\]`$")
 _EMPTY: dict[str, Any] = {"array": [], "object": {}, "null": None, "string": ""}
 
+_MAX_TIMEOUT_MS = 3_600_000
+
 Check = Callable[[bytes, Path], InTurns[list[Violation]]]
 
 
@@ -79,7 +81,9 @@ def _timeout(text: bytes, path: Path) -> InTurns[list[Violation]]:
     if _kind(text) != "number":
         return [_type(text, path)]
     value = msgspec.json.decode(text)
-    return [] if value > 0 else [Violation(path, "exclusiveMinimum", value)]
+    if value <= 0:
+        return [Violation(path, "exclusiveMinimum", value)]
+    return [Violation(path, "maximum", value)] if value > _MAX_TIMEOUT_MS else []
 
 
 def _outputs(text: bytes, path: Path) -> InTurns[list[Violation]]:
