@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,8 @@ from mcp2026.runtime.process.addresses import Addresses, UnixSocket
 from mcp2026.runtime.settings import Settings
 
 
-def settings(**values: object) -> Settings:
-    return Settings(host="127.0.0.1", port=0, **values)  # type: ignore[arg-type]
+def settings(**values: Any) -> Settings:
+    return Settings(host="127.0.0.1", port=0, **values)
 
 
 def test_every_worker_gets_every_address(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def application() -> Application:
 
 
 @pytest.fixture
-async def connect(application: Application) -> AsyncIterator[Callable]:  # type: ignore[type-arg]
+async def connect(application: Application) -> AsyncIterator[Callable[..., Any]]:
     loop = asyncio.get_running_loop()
     connections = Connections(loop, lambda _count: None)
     factory = connection_factory(application, ConnectionLimits(), connections, loop)

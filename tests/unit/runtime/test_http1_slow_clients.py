@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def application() -> Large:
 
 
 @pytest.fixture
-async def connect(application: Large) -> AsyncIterator[Callable]:  # type: ignore[type-arg]
+async def connect(application: Large) -> AsyncIterator[Callable[..., Any]]:
     loop = asyncio.get_running_loop()
     connections = Connections(loop, lambda _count: None)
     server = await loop.create_server(

@@ -56,7 +56,7 @@ def api(tmp_path, calls: Calls) -> Iterator[RestApi]:
     config = single_version(str(generate("anysize", tmp_path)), Batching())
     store = ModelStore()
     store.put(loaded_model(config))
-    yield RestApi(Health(), metrics, store, calls, 10**9)  # type: ignore[arg-type]
+    yield RestApi(Health(), metrics, store, calls, 10**9)  # type: ignore[arg-type]  # takes calls, no more
     os.close(descriptor)
 
 

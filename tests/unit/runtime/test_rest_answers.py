@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,8 @@ def metrics() -> Iterator[RuntimeMetrics]:
 def test_a_fault_of_our_own_is_an_answer_a_line_of_the_log_and_a_count(
     metrics: RuntimeMetrics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = None  # so that looking for a model fails
-    api = RestApi(Health(), metrics, store, None, 10**9)  # type: ignore[arg-type]
+    missing: Any = None  # so that looking for a model fails
+    api = RestApi(Health(), metrics, missing, missing, 10**9)
     responses: list[Response] = []
     with caplog.at_level(logging.ERROR):
         assert api.begin(RequestHead("POST", "/v1/infer", {}), b'{"model": "m"}', responses.append) is None
@@ -43,7 +44,8 @@ def test_a_fault_of_our_own_is_an_answer_a_line_of_the_log_and_a_count(
 def test_a_compressed_body_is_refused_before_it_is_taken_for_json(
     metrics: RuntimeMetrics, encoding: bytes
 ) -> None:
-    api = RestApi(Health(), metrics, ModelStore(), None, 10**9)  # type: ignore[arg-type]
+    service: Any = None  # is not asked
+    api = RestApi(Health(), metrics, ModelStore(), service, 10**9)
     refusal = api.admit(RequestHead("POST", "/v1/infer", {b"content-encoding": encoding}))
     assert refusal is not None
     assert refusal.status == 400
