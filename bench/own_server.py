@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -126,8 +127,8 @@ class Soak:
 
     @property
     def last_to_first_per_cpu(self) -> float:
-        """Return the same for answers in a second of processor time."""
-        return self.last_to_first * self.cpu[0] / self.cpu[-1]
+        """Return the same for answers in a second of processor time; NaN if the server had none."""
+        return math.nan if not self.cpu[-1] else self.last_to_first * self.cpu[0] / self.cpu[-1]
 
 
 def soak(setting: Setting, server_name: str, seconds: int) -> Soak:
