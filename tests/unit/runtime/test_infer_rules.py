@@ -186,3 +186,20 @@ def test_what_is_no_json_is_refused_by_that(body: bytes, field: str) -> None:
 def test_a_whole_number_of_a_shape_may_have_a_point(codecs: list[JsonCodec]) -> None:
     request = codecs[0].decode(json.dumps({"input": [0.5] * 16, "shape": [1.0, 16]}).encode())
     np.testing.assert_array_equal(request.inputs[0], np.full((1, 16), 0.5, np.float32))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.floats(width=32), min_size=2, max_size=32).filter(lambda values: len(values) % 2 == 0),
+    st.sampled_from([{}, {"id": ""}, {"outputs": None}, {"id": "a", "version_id": "1"}]),
+    st.booleans(),
+)
+def test_every_answer_keeps_the_contract(
+    codecs: list[JsonCodec], values: list[float], more: dict[str, Any], named: bool
+) -> None:
+    codec = codecs[0]
+    flat: dict[str, Any] = {"data": [0.5] * 16, "shape": [1, 16]}
+    body = {"inputs": {"input": flat}} if named else {"input": flat["data"], "shape": flat["shape"]}
+    request = codec.decode(json.dumps(body | {key: value for key, value in more.items() if value}).encode())
+    answer = codec.encode(request, [np.array(values, np.float32).reshape(2, -1)])
+    check("InferResponse", json.loads(answer))
