@@ -55,7 +55,7 @@ def fitting(
     timeout_ns = message.timeout_ms * 1e6 if message.HasField("timeout_ms") else max_timeout_ns
     if outputs is None or not 0 < timeout_ns <= max_timeout_ns or _has_unknown_fields(message):
         return None
-    if simple != (message.HasField("input") and message.HasField("shape")):
+    if {message.HasField("input"), message.HasField("shape")} != {simple}:
         return None
     arrays = _one_input(message, signature.inputs) if simple else _inputs(message, signature.inputs)
     if arrays is None:

@@ -129,7 +129,7 @@ MORE = {
 SIMPLE = some.fixed_dictionaries({"input": LISTS, "shape": SHAPES}, optional=MORE)
 NAMED = some.fixed_dictionaries(
     {"inputs": some.dictionaries(some.sampled_from("abx"), TENSORS, min_size=1)},
-    optional={**MORE, "input": LISTS},
+    optional={**MORE, "input": LISTS, "shape": SHAPES},
 )
 
 
