@@ -113,6 +113,11 @@ class ServingConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     revision: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
+def same_scheduling(one: ServingConfig, other: ServingConfig) -> bool:
+    """Return whether requests meet the same rules by both: all is equal but versions and revision."""
+    return msgspec.structs.replace(other, versions=one.versions, revision=one.revision) == one
+
+
 def single_version(path: str, batching: Batching) -> ServingConfig:
     """Return the configuration of the quick start: one file, named after itself, as version ``1``.
 

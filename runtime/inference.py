@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from mcp2026.api.scheduling_context import SchedulingContext
-from mcp2026.api.serving import ServingConfig
+from mcp2026.api.serving import ServingConfig, same_scheduling
 from mcp2026.runtime.batching import Batch, Lane, Model, ModelPolicy, Part, ProcessLimits, Request, Scheduler
 from mcp2026.runtime.context.observer import RequestObserver, plain_observer
 from mcp2026.runtime.errors import ErrorCode, RequestError
@@ -100,6 +100,7 @@ class InferenceService:
         self._limits = ProcessLimits(max_queued_rows, max_queued_bytes)
         self._scheduler = Scheduler(self._limits)
         self._models: dict[str, Model] = {}
+        self._configs: dict[str, ServingConfig] = {}
         self._arrived: list[Request] = []
         """In this round of the event loop; not yet with the scheduler."""
         self._round_is_due = False
@@ -111,6 +112,10 @@ class InferenceService:
 
     def serve(self, model: ServedModel) -> None:
         """Take calls for `model` from now on, by its configuration."""
+        before = self._configs.get(model.name)
+        self._configs[model.name] = model.config
+        if before is not None and same_scheduling(before, model.config):
+            return  # what waits, and what was learned of the versions that stay, holds
         self._models[model.name] = Model(model.name, self._policy(model.config))
         for version in model.versions.values():
             version.lanes.clear()  # in case it was served before, by another configuration
@@ -119,6 +124,7 @@ class InferenceService:
     def retire(self, model: str) -> None:
         """Expect no more calls for `model`; those that were taken in are served."""
         self._models.pop(model, None)
+        self._configs.pop(model, None)
 
     def _policy(self, config: ServingConfig) -> ModelPolicy:
         return ModelPolicy(share_of_worker(config, self._workers))

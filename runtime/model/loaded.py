@@ -11,6 +11,7 @@ from mcp2026.runtime.batching.policy import next_padded_size
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.tensor_cache import Arena, Shapes, TensorCache
 from mcp2026.runtime.metrics.runtime_metrics import VersionMetrics
+from mcp2026.runtime.model.file_state import FileState
 from mcp2026.runtime.model.signature import Signature
 from mcp2026.runtime.model.traffic import TrafficTable
 
@@ -25,11 +26,15 @@ class LoadedVersion:
         session: Any,
         signature: Signature,
         metrics: VersionMetrics,
+        files: tuple[FileState, ...] | None = None,
     ) -> None:
+        """Serve by `config`, all of it but its versions and its revision, which may change meanwhile."""
         self.config = config
         self.model = config.model
         self.version_id = served.version_id
-        self.weight = served.weight
+        self.sha256 = served.sha256
+        self.files = files
+        """What it was loaded from; None if that cannot be told."""
         self.signature = signature
         self.metrics = metrics
         self.max_rows = rows_of_a_run(config) if signature.shared else None

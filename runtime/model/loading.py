@@ -1,30 +1,67 @@
-"""A file becomes a version that can be run: session, signature, probe."""
+"""A file becomes a version that can be run: session, signature, probe.
 
-from mcp2026.api.serving import ServedVersion, ServingConfig
+What is served already from an unchanged file is not loaded again: a change of weights keeps the version with
+all that it has learned, a change of limits keeps its session.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from mcp2026.api.serving import ServedVersion, ServingConfig, same_scheduling
 from mcp2026.runtime.errors import ModelLoadError, RequestError
 from mcp2026.runtime.metrics.runtime_metrics import VersionMetrics
+from mcp2026.runtime.model.file_state import FileState, files_of_model
 from mcp2026.runtime.model.loaded import CountersOf, LoadedVersion, ServedModel, served_model
 from mcp2026.runtime.model.probe import probe
 from mcp2026.runtime.model.sessions import open_model
 from mcp2026.runtime.model.signature import spec_of
 from mcp2026.runtime.settings import ProviderChoice
 
+_NOTHING: Mapping[str, LoadedVersion] = MappingProxyType({})
+
 
 def load_model(
-    config: ServingConfig, threads: int, provider: ProviderChoice, counters_of: CountersOf
+    config: ServingConfig,
+    threads: int,
+    provider: ProviderChoice,
+    counters_of: CountersOf,
+    live: Mapping[str, LoadedVersion] = _NOTHING,
 ) -> ServedModel:
-    """Load and warm every version of `config`.
+    """Load and warm every version of `config` that is not among `live`, what is served now, by version id.
 
     Raises:
         ModelLoadError: one of them cannot be served.
         SettingsError: the provider is not there.
 
     """
-    versions = [
-        load_version(config, served, threads, provider, counters_of(config.model, served.version_id))
-        for served in config.versions
-    ]
+    versions = []
+    for served in config.versions:
+        files = files_of_model(served.path)
+        version = _again(live.get(served.version_id), config, served, files)
+        if version is None:
+            counters = counters_of(config.model, served.version_id)
+            version = load_version(config, served, threads, provider, counters, files)
+        versions.append(version)
     return served_model(config, versions, counters_of)
+
+
+def _again(
+    live: LoadedVersion | None,
+    config: ServingConfig,
+    served: ServedVersion,
+    files: tuple[FileState, ...] | None,
+) -> LoadedVersion | None:
+    """Return `live` for `config`: itself if its requests meet nothing new, else with the same session.
+
+    None: it is not the same model, or would have to be looked at anew.
+    """
+    if live is None or files is None or live.files != files or live.sha256 != served.sha256:
+        return None
+    if (live.config.execution.max_rows == 0) != (config.execution.max_rows == 0):
+        return None  # a probe says whether requests can share a run
+    if same_scheduling(live.config, config):
+        return live
+    return LoadedVersion(config, served, live.session, live.signature, live.metrics, files)
 
 
 def load_version(
@@ -33,8 +70,9 @@ def load_version(
     threads: int,
     provider: ProviderChoice,
     metrics: VersionMetrics,
+    files: tuple[FileState, ...] | None = None,
 ) -> LoadedVersion:
-    """Load one version and run it once.
+    """Load one version and run it once. `files`: their state before they were opened.
 
     Raises:
         ModelLoadError: it cannot be served.
@@ -58,4 +96,4 @@ def load_version(
         raise ModelLoadError(served.path, problem, "Let it take or give float16 or float32 beside the text")
     may_share = config.execution.max_rows != 0
     signature = probe(model.session, inputs, outputs, served.version_id, may_share=may_share)
-    return LoadedVersion(config, served, model.session, signature, metrics)
+    return LoadedVersion(config, served, model.session, signature, metrics, files)

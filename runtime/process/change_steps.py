@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import ServingConfig
@@ -19,7 +19,7 @@ from mcp2026.runtime.changes import (
 from mcp2026.runtime.errors import ErrorCode, ModelLoadError, RequestError, StartupError
 from mcp2026.runtime.inference import InferenceService
 from mcp2026.runtime.model.freed_memory import give_back_freed_memory
-from mcp2026.runtime.model.loaded import ServedModel
+from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.process.control import (
     Ask,
@@ -38,8 +38,8 @@ from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
 
-Load = Callable[[ServingConfig], ServedModel]
-"""Loads a model; blocks, and runs in a thread."""
+Load = Callable[[ServingConfig, tuple[LoadedVersion, ...]], ServedModel]
+"""Loads a model of which some versions are served already; blocks, and runs in a thread."""
 
 
 class ChangeSteps:
@@ -96,7 +96,8 @@ class ChangeSteps:
         model = None
         try:
             if isinstance(step, ServeModel):
-                model = await self._loop.run_in_executor(None, self._load, step.config)
+                live = self._store.versions(step.config.model)
+                model = await self._loop.run_in_executor(None, self._load, step.config, live)
             elif isinstance(step, RegisterRegion):
                 self._regions.register(step.name, step.key, step.offset, step.byte_size)
         except RequestError as error:
@@ -113,19 +114,21 @@ class ChangeSteps:
 
     def _commit(self, step: Step, model: ServedModel | None) -> None:
         if isinstance(step, UnloadModel):
-            self._watch_leaving(step.model)
+            self._watch_leaving(step.model, ())
             self._store.remove(step.model, "unloaded")
             self._service.retire(step.model)
         elif isinstance(step, UnregisterRegion):
             self._regions.unregister(step.name)
         elif model is not None:
-            self._watch_leaving(model.name)
+            self._watch_leaving(model.name, model.versions.values())
             self._store.put(model)
             self._service.serve(model)
 
-    def _watch_leaving(self, name: str) -> None:
-        """Give memory back when the last request has let go of the versions that are served now."""
+    def _watch_leaving(self, name: str, staying: Collection[LoadedVersion]) -> None:
+        """Give memory back when the last request has let go of the versions that are served no more."""
         for version in self._store.versions(name):
+            if version in staying:
+                continue
             finalizer = weakref.finalize(version, self._loop.call_soon_threadsafe, self._give_back)
             finalizer.atexit = False
 

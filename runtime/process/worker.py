@@ -25,7 +25,7 @@ from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.inference import InferenceService
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.freed_memory import give_back_freed_memory
-from mcp2026.runtime.model.loaded import ServedModel
+from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.loading import load_model
 from mcp2026.runtime.model.sources import repository_names
 from mcp2026.runtime.model.store import ModelStore
@@ -197,9 +197,10 @@ class Worker:
     def _give_back(self) -> None:
         self._loop.run_in_executor(None, give_back_freed_memory)
 
-    def _load_model(self, config: ServingConfig) -> ServedModel:
+    def _load_model(self, config: ServingConfig, live: tuple[LoadedVersion, ...] = ()) -> ServedModel:
         settings = self._settings
-        return load_model(config, settings.threads or 1, settings.provider, self._metrics.version)
+        known = {version.version_id: version for version in live}
+        return load_model(config, settings.threads or 1, settings.provider, self._metrics.version, known)
 
     async def _load(self) -> None:
         self._store.expect(config.model for config in self._start.models)

@@ -1,0 +1,115 @@
+"""What is served already from an unchanged file is not loaded again, and what has changed is."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from mcp2026.api.serving import Batching, Execution, Priorities, ServedVersion, ServingConfig, Tenant
+from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
+from mcp2026.runtime.model.loading import load_model
+from tests.unit.runtime.loaded_versions import metrics_for
+from tools.models import generate
+
+Change = Callable[[ServingConfig], ServingConfig]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ServingConfig:
+    versions = (
+        ServedVersion("v1", str(generate("add", tmp_path / "v1")), 90),
+        ServedVersion("v2", str(generate("add-hundred", tmp_path / "v2")), 10),
+    )
+    return ServingConfig("model", versions)
+
+
+def load(config: ServingConfig, live: ServedModel | None = None) -> ServedModel:
+    known: dict[str, LoadedVersion] = {} if live is None else live.versions
+    return load_model(config, 1, "cpu", metrics_for(config).version, known)
+
+
+def weighted(config: ServingConfig, *weights: int) -> ServingConfig:
+    versions = [replace(one, weight=weight) for one, weight in zip(config.versions, weights, strict=True)]
+    return replace(config, versions=tuple(versions), revision=config.revision + 1)
+
+
+def test_a_change_of_weights_keeps_the_versions_themselves(config: ServingConfig) -> None:
+    live = load(config)
+    changed = load(weighted(config, 0, 100), live)
+    assert changed.versions == live.versions
+    assert {changed.version(None).version_id for _ in range(100)} == {"v2"}
+    assert [one.weight for one in changed.config.versions] == [0, 100]
+
+
+def test_a_version_that_comes_or_goes_leaves_the_others(config: ServingConfig) -> None:
+    live = load(config)
+    alone = load(replace(config, versions=config.versions[:1]), live)
+    assert alone.versions == {"v1": live.versions["v1"]}
+    again = load(config, alone)
+    assert again.versions["v1"] is live.versions["v1"]
+    assert again.versions["v2"].session is not live.versions["v2"].session
+
+
+SCHEDULING: list[tuple[str, Change]] = [
+    ("batching", lambda config: replace(config, batching=Batching(max_batch_size=8))),
+    ("tenants", lambda config: replace(config, tenants=(Tenant("acme", 3),))),
+    ("priorities", lambda config: replace(config, priorities=Priorities(levels=3, default=2))),
+    ("instances", lambda config: replace(config, execution=Execution(instances=2))),
+]
+
+
+@pytest.mark.parametrize("change", [row[1] for row in SCHEDULING], ids=[row[0] for row in SCHEDULING])
+def test_a_change_of_limits_keeps_the_session(config: ServingConfig, change: Change) -> None:
+    live = load(config)
+    changed = load(change(config), live)
+    for version_id, version in changed.versions.items():
+        assert version is not live.versions[version_id]
+        assert version.session is live.versions[version_id].session
+        assert version.config == changed.config
+    assert changed.versions["v1"].max_rows == changed.config.batching.max_batch_size
+
+
+def replaced_by_name(path: Path) -> None:
+    other = path.with_suffix(".new")
+    shutil.copy(path, other)
+    os.utime(other, ns=(1, 1))
+    other.replace(path)
+
+
+def weights_beside_it_changed(path: Path) -> None:
+    (path.parent / "weights.bin").write_bytes(b"other")
+
+
+FILES = [replaced_by_name, weights_beside_it_changed]
+
+
+@pytest.mark.parametrize("change", FILES)
+def test_a_file_that_changed_is_loaded_anew(config: ServingConfig, change: Callable[[Path], None]) -> None:
+    live = load(config)
+    change(Path(config.versions[0].path))
+    changed = load(weighted(config, 50, 50), live)
+    assert changed.versions["v1"].session is not live.versions["v1"].session
+    assert changed.versions["v2"] is live.versions["v2"]
+
+
+def test_another_digest_or_another_file_is_loaded_anew(config: ServingConfig) -> None:
+    live = load(config)
+    path = Path(config.versions[0].path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    checked = replace(config, versions=(replace(config.versions[0], sha256=digest), config.versions[1]))
+    assert load(checked, live).versions["v1"].session is not live.versions["v1"].session
+    swapped = replace(
+        config, versions=(replace(config.versions[0], path=config.versions[1].path), config.versions[1])
+    )
+    assert load(swapped, live).versions["v1"].session is not live.versions["v1"].session
+
+
+def test_whether_requests_share_a_run_is_looked_at_anew(config: ServingConfig) -> None:
+    live = load(config)
+    alone = load(replace(config, execution=Execution(max_rows=0)), live)
+    assert live.versions["v1"].signature.shared
+    assert not alone.versions["v1"].signature.shared
