@@ -1,4 +1,4 @@
-"""`python -m bench COMMAND`: compare, report, plot, latency, soak, tenants, idle, list, install."""
+"""`python -m bench COMMAND`: comparisons of servers, and what MCP 2026 is held to by itself."""
 
 import argparse
 import signal

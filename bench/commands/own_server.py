@@ -1,4 +1,4 @@
-"""`latency`, `soak`, `tenants`, `idle`: what MCP 2026 is held to by itself."""
+"""`latency`, `soak`, `tenants`, `idle`, `validation`: what MCP 2026 is held to by itself."""
 
 import argparse
 from pathlib import Path
@@ -17,10 +17,14 @@ from bench.commands.options import (
 from bench.own_server import HalfLoad, Setting, half_load, idle, soak, tenants
 from bench.peers.peer import ROOT
 from bench.samples import SHAPES, samples
+from bench.validation import validation
 from tools.cluster.progress import to_stderr
 
 SOAK_BAR = 0.95
 """Least throughput of the last minute as a part of that of the first."""
+
+VALIDATION_BAR = 0.05
+"""Most that the check of the contract may take of a small request."""
 
 LATENCY_COLUMNS = (
     "server",
@@ -72,6 +76,11 @@ def add_commands(commands: Commands) -> None:
     idling.add_argument("--seconds", type=duration, default=10, help="of each round (%(default)s)")
     idling.add_argument("--rounds", type=positive, default=1, help="the median counts (%(default)s)")
     idling.set_defaults(run=_idle)
+
+    checking = _command(commands, "validation", "what the check of the contract takes of a request", "mlp")
+    checking.add_argument("--seconds", type=duration, default=5, help="of the load (%(default)s)")
+    checking.add_argument("--rounds", type=positive, default=50, help="of reading alone (%(default)s)")
+    checking.set_defaults(run=_validation)
 
 
 def _command(commands: Commands, name: str, text: str, model: str) -> argparse.ArgumentParser:
@@ -152,3 +161,12 @@ def _idle(parsed: argparse.Namespace) -> int:
     used = idle(_setting(parsed), parsed.server, parsed.seconds, parsed.rounds)
     print(f"{parsed.server} without requests uses {used * 1000:.1f} ms of one core a second")
     return 0
+
+
+def _validation(parsed: argparse.Namespace) -> int:
+    cost = validation(_setting(parsed), parsed.seconds, parsed.rounds)
+    print(f"reading a body: {cost.checked_us:.2f} µs with the check, {cost.unchecked_us:.2f} µs without")
+    print(f"the general validator on the same body: {cost.general_us:.2f} µs more")
+    print(f"a request: {cost.request_us:.1f} µs of processor time of the server")
+    print(f"the check takes {cost.share:.2%} of it (at most {VALIDATION_BAR:.0%})")
+    return 0 if cost.share <= VALIDATION_BAR else 1
