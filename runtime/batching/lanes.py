@@ -119,7 +119,9 @@ class Lane:
         # Of thousands of short runs in a second a part tells as much as all.
         if not batch.inline or cost.samples < WELL_KNOWN or not self._runs & 7:
             cost.learn(batch.run_rows, run_ns)
-        if self.shared and self.max_rows > 1 and cost.per_row + cost.fixed > SHORTEST_NS:
+        if batch.inline:
+            self.company.until = 0  # the event loop's timers are longer than what a wait could save
+        elif self.shared and self.max_rows > 1 and cost.per_row + cost.fixed > SHORTEST_NS:
             together = cost.predict(min(self.max_rows, self.rows + batch.rows))
             fixed = cost.fixed if cost.tells_fixed else UNKNOWN_SAVING * together
             self.company.answered(batch.rows, self.rows, together, fixed, now)

@@ -334,3 +334,13 @@ def test_a_late_request_that_may_be_late_is_served_after_all_that_are_in_time() 
     engine.finish()
     assert engine.order() == [0, 2, 3, 4, 5, 1]
     assert engine.outcomes[1] == ["answered"]
+
+
+def test_runs_of_the_event_loop_wait_for_nobody() -> None:
+    """Its timers count in ms, and such a run is shorter."""
+    engine = SimulatedEngine(config(max_rows=32), run_ns=linear(0.005, 0.25))
+    traffic = Traffic(engine)
+    traffic.closed("", 8, think_ms=0.05, at_most=True)
+    engine.advance(SECOND)
+    assert all(batch.inline for batch in engine.batches[100:])
+    assert engine.lane.company.until == 0
