@@ -170,8 +170,9 @@ class AsyncClient:
     async def close(self) -> None:
         """Close all connections; over HTTP/1.1 requests that are on their way are still answered."""
         self._closed = True
-        if self._transport is not None:
-            await self._transport.close()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -62,11 +62,12 @@ def test_outputs_come_by_name(url: str, connect: Connect) -> None:
     assert list(one) == ["difference"]
 
 
-@pytest.mark.parametrize("datatype", ARRAYS)
-def test_numbers_of_every_datatype(datatype: str, echoes: Echoes, protocol: str, connect: Connect) -> None:
-    array = ARRAYS[datatype]
-    result = connect(echoes.url(protocol)).infer({"x": array}, model=f"echo_{datatype.lower()}")["y"]
-    assert (result.dtype, result.shape, result.tobytes()) == (array.dtype, array.shape, array.tobytes())
+def test_numbers_of_every_datatype(echoes: Echoes, protocol: str, connect: Connect) -> None:
+    client = connect(echoes.url(protocol))
+    for datatype, array in ARRAYS.items():
+        result = client.infer({"x": array}, model=f"echo_{datatype.lower()}")["y"]
+        assert (datatype, result.dtype, result.shape) == (datatype, array.dtype, array.shape)
+        assert result.tobytes() == array.tobytes()
 
 
 def test_text_and_bf16(echoes: Echoes, protocol: str, connect: Connect) -> None:
@@ -97,10 +98,17 @@ def test_tensors_larger_than_every_buffer(url: str, connect: Connect) -> None:
     ],
 )
 def test_what_the_server_refuses_is_the_same_error_everywhere(
-    inputs: Any, named: Any, kind: Any, field: Any, allowed: Any, url: str, connect: Connect
+    inputs: Any,
+    named: Any,
+    kind: Any,
+    field: Any,
+    allowed: Any,
+    echoes: Echoes,
+    protocol: str,
+    connect: Connect,
 ) -> None:
     with pytest.raises(kind) as refused:
-        connect(url).infer(inputs, **{"model": "echo_fp32", **named})
+        connect(echoes.url(protocol)).infer(inputs, **{"model": "echo_fp32", **named})
     if field is not None:
         assert refused.value.field == field
     if allowed is not None:
