@@ -96,11 +96,10 @@ class Observability:
         self._failures.failed(code)
         return error_response(RequestError(code, message, _FIELDS_OF_PROTOCOL.get(status), allowed))
 
-    def _broke(self, respond: Respond, context: SchedulingContext | None = None) -> None:
+    def _broke(self, respond: Respond) -> None:
         """Answer for an exception that nobody expected."""
         self._failures.failed(ErrorCode.INTERNAL)
-        error = RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
-        respond(error_response(error, context=context))
+        respond(error_response(_internal()))
 
     def _live(self, _head: RequestHead, _body: bytes, respond: Respond) -> None:
         respond(Response(200, b"ok\n", _TEXT))
@@ -172,7 +171,7 @@ class RestApi(Observability):
             self._fail(error, respond, arrived_ns, context)
         except Exception:
             log.exception("%s %s failed", head.method, head.path)
-            self._broke(respond, context)
+            self._fail(_internal(), respond, arrived_ns, context)
         return None
 
     def _infer_in_turns(
@@ -194,7 +193,7 @@ class RestApi(Observability):
                 self._fail(error, respond, arrived_ns, context)
             except Exception:
                 log.exception("a large body could not be read")
-                self._broke(respond, context)
+                self._fail(_internal(), respond, arrived_ns, context)
 
         work = read()
         if not self._turns.add(work, len(body)):
@@ -272,6 +271,10 @@ class _RestCall(Call):
             self.fail(error)
         else:
             self.respond(Response(200, body))
+
+
+def _internal() -> RequestError:
+    return RequestError(ErrorCode.INTERNAL, "the server failed; its log says why")
 
 
 def error_response(

@@ -207,7 +207,7 @@ class OpenInferenceService(Endpoint):
         except Exception:
             log.exception("an inference request failed")
             counters.failed(ErrorCode.INTERNAL)
-            fail(INTERNAL, context)
+            fail(INTERNAL, self.observer.refused(INTERNAL, context, arrived_ns, names[0]))
             return None
         wanted = request.wanted
         labels = SchedulingLabels(wanted.priority, wanted.tenant)

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.inference import Call
@@ -164,10 +163,10 @@ class OpenInferenceApi(Endpoint):
             self._broke(respond)
         return None
 
-    def _broke(self, respond: Respond, context: SchedulingContext | None = None) -> None:
+    def _broke(self, respond: Respond) -> None:
         """Answer for an exception that nobody expected."""
         self.failures.failed(ErrorCode.INTERNAL)
-        respond(error_response(INTERNAL, context=context))
+        respond(error_response(INTERNAL))
 
     # --- inference
 
@@ -200,7 +199,9 @@ class OpenInferenceApi(Endpoint):
             return None
         except Exception:
             log.exception("%s %s failed", head.method, head.path[:200])
-            self._broke(respond, context)
+            self.failures.failed(ErrorCode.INTERNAL)
+            context = self.observer.refused(INTERNAL, context, arrived_ns, target.name)
+            respond(error_response(INTERNAL, context=context))
             return None
         wanted = request.wanted
         labels = SchedulingLabels(wanted.priority, wanted.tenant)
