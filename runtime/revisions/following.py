@@ -1,0 +1,136 @@
+"""Serve each newer revision as it comes: in every worker, or in none and with the reason told.
+
+An older revision is never taken, so sources may lag behind each other. A revision that could not be served
+is tried again, ever more rarely, until a newer one comes: its file may be on its way.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from mcp2026.api.errors import InvalidResourceError, SettingsError
+from mcp2026.api.serving import ServingConfig, decode_serving_config
+from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.revisions.newest import Newest
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
+
+Models = Mapping[str, ServingConfig]
+NextConfig = Callable[[Models], Awaitable[ServingConfig]]
+
+
+class Rounds(Protocol):
+    """What makes a change in every worker."""
+
+    async def serve_next(self, next_config: NextConfig) -> ServingConfig:
+        """Serve what `next_config` returns, in every worker or in none; raises RequestError."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far this server is: for whoever has to know on which pods a revision is live."""
+
+    live: int
+    """Revision that every worker serves."""
+    failed: int | None = None
+    """Newer revision that could not be served."""
+    problem: str = ""
+    """Why not."""
+
+
+Report = Callable[[Standing], None]
+
+
+class _NothingNewError(Exception):
+    """The revision is live already, or an older one."""
+
+
+class Follower:
+    """Takes documents out of a mailbox and has them served."""
+
+    def __init__(
+        self,
+        model: str,
+        mailbox: Newest,
+        rounds: Rounds,
+        with_flags: Callable[[ServingConfig], ServingConfig],
+        report: Report,
+    ) -> None:
+        """Follow the revisions of `model`.
+
+        Args:
+            model: the only one whose revisions are taken.
+            mailbox: where documents arrive.
+            rounds: serve them.
+            with_flags: adds what the server's flags say; raises SettingsError.
+            report: is told after each attempt, and first of all what is live at the start.
+
+        """
+        self._model = model
+        self._mailbox = mailbox
+        self._rounds = rounds
+        self._with_flags = with_flags
+        self._report = report
+        self._live = 0
+
+    async def run(self, live: int) -> None:
+        """Follow until cancelled; `live` is the revision that is served now."""
+        self._live = live
+        self._report(Standing(live))
+        document: bytes | None = None
+        retry: float | None = None
+        while True:
+            newer = await self._mailbox.take(retry)
+            if newer is not None:
+                document, retry = newer, None
+            assert document is not None
+            retry = None if await self._serve(document) else self._next_retry(retry)
+
+    async def _serve(self, document: bytes) -> bool:
+        """Return whether there is nothing left to try."""
+        revision = None
+        try:
+            config = decode_serving_config(document)
+            revision = config.revision
+            wanted = self._with_flags(config)
+            made = await self._rounds.serve_next(lambda models: self._newer(models, wanted))
+        except _NothingNewError:
+            return True
+        except (InvalidResourceError, SettingsError) as error:
+            self._failed(revision, str(error))
+            return True  # only another document can be better
+        except RequestError as error:
+            self._failed(revision, error.message)
+            return False
+        self._live = made.revision
+        versions = ", ".join(f"{one.version_id}={one.weight}" for one in made.versions)
+        log.info("revision %d of %s is live: %s", made.revision, made.model, versions)
+        self._report(Standing(made.revision))
+        return True
+
+    async def _newer(self, models: Models, wanted: ServingConfig) -> ServingConfig:
+        if wanted.model != self._model:
+            raise InvalidResourceError("model", f"{wanted.model!r} is not served here", self._model)
+        live = models.get(wanted.model)
+        if live is None:
+            raise RequestError(ErrorCode.NOT_READY, f"{wanted.model!r} is not served now", "model")
+        if wanted.revision < live.revision or wanted == live:
+            raise _NothingNewError
+        if wanted.revision == live.revision:
+            raise InvalidResourceError(
+                "revision",
+                f"{wanted.revision} is live with another content",
+                f"a number above {live.revision} for each change",
+            )
+        return wanted
+
+    def _failed(self, revision: int | None, problem: str) -> None:
+        log.error("a revision cannot be served, %d stays live: %s", self._live, problem)
+        self._report(Standing(self._live, revision, problem[:1_000]))
+
+    def _next_retry(self, last: float | None) -> float:
+        return FIRST_RETRY_SECONDS if last is None else min(2 * last, LONGEST_RETRY_SECONDS)

@@ -1,0 +1,241 @@
+"""Each newer revision is served, once, and what cannot be served leaves what is live."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mcp2026.api.errors import SettingsError
+from mcp2026.api.serving import ServedVersion, ServingConfig, encode_serving_config
+from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.revisions import following
+from mcp2026.runtime.revisions.config_file import watch_file
+from mcp2026.runtime.revisions.following import Follower, Standing
+from mcp2026.runtime.revisions.newest import Newest
+
+
+def config(revision: int, weight: int = 90, model: str = "model") -> ServingConfig:
+    versions = (ServedVersion("v1", "/v1", weight), ServedVersion("v2", "/v2", 100 - weight))
+    return ServingConfig(model, versions, revision=revision)
+
+
+def document(*args: int, **kwargs: str) -> bytes:
+    return encode_serving_config(config(*args, **kwargs))
+
+
+class Workers:
+    """Serves what it is told to, unless it is told that it cannot."""
+
+    def __init__(self) -> None:
+        self.models = {"model": config(1)}
+        self.served: list[int] = []
+        self.refusals: list[RequestError] = []
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+
+    async def serve_next(
+        self, next_config: Callable[[Mapping[str, ServingConfig]], Awaitable[ServingConfig]]
+    ) -> ServingConfig:
+        wanted = await next_config(self.models)
+        await self.may_go_on.wait()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.models[wanted.model] = wanted
+        self.served.append(wanted.revision)
+        return wanted
+
+
+class Told:
+    """What was reported, and a way to wait for more."""
+
+    def __init__(self) -> None:
+        self.standings: list[Standing] = []
+        self._more = asyncio.Condition()
+
+    def __call__(self, standing: Standing) -> None:
+        self.standings.append(standing)
+        asyncio.get_running_loop().create_task(self._notify())
+
+    async def _notify(self) -> None:
+        async with self._more:
+            self._more.notify_all()
+
+    async def until(self, count: int) -> list[Standing]:
+        async with self._more:
+            await asyncio.wait_for(self._more.wait_for(lambda: len(self.standings) >= count), 20)
+        return self.standings
+
+
+def as_it_is(config: ServingConfig) -> ServingConfig:
+    return config
+
+
+@asynccontextmanager
+async def followed(
+    workers: Workers, with_flags: Callable[[ServingConfig], ServingConfig] = as_it_is
+) -> AsyncIterator[tuple[Newest, Told]]:
+    mailbox, told = Newest(), Told()
+    task = asyncio.create_task(Follower("model", mailbox, workers, with_flags, told).run(1))
+    try:
+        yield mailbox, told
+    finally:
+        task.cancel()
+
+
+async def test_what_is_live_at_the_start_is_told_first_and_each_newer_revision_after_it() -> None:
+    workers = Workers()
+    async with followed(workers) as (mailbox, told):
+        await told.until(1)
+        for revision in (2, 5):
+            mailbox.put(document(revision, 100 - revision))
+            await told.until(len(told.standings) + 1)
+    assert told.standings == [Standing(1), Standing(2), Standing(5)]
+    assert workers.models["model"].versions[0].weight == 95
+
+
+async def test_what_comes_while_one_is_loaded_is_conflated_to_the_newest() -> None:
+    workers = Workers()
+    workers.may_go_on.clear()
+    async with followed(workers) as (mailbox, told):
+        mailbox.put(document(2))
+        await asyncio.sleep(0)
+        for revision in range(3, 50):
+            mailbox.put(document(revision, revision))
+        workers.may_go_on.set()
+        while workers.models["model"].revision < 49:
+            await told.until(len(told.standings) + 1)
+    assert workers.served in ([2, 49], [49])
+
+
+@pytest.mark.parametrize("stale", [document(1), document(1, 90)], ids=["the same", "equal"])
+async def test_the_same_revision_again_changes_nothing(stale: bytes) -> None:
+    workers = Workers()
+    async with followed(workers) as (mailbox, told):
+        mailbox.put(stale)
+        mailbox.put(document(2))
+        await told.until(2)
+    assert workers.served == [2]
+
+
+async def test_an_older_revision_is_never_taken() -> None:
+    workers = Workers()
+    async with followed(workers) as (mailbox, told):
+        await told.until(1)
+        mailbox.put(document(7))
+        await told.until(2)
+        mailbox.put(document(6, 1))
+        await asyncio.sleep(0)
+        mailbox.put(document(8))
+        await told.until(3)
+    assert workers.served == [7, 8]
+    assert told.standings == [Standing(1), Standing(7), Standing(8)]
+
+
+BAD = [
+    ("no JSON", b"{", None, "serving configuration"),
+    ("weights", document(2).replace(b'"weight":10', b'"weight":11'), None, "the weights sum to 101"),
+    ("another model", document(2, model="other"), 2, "model: 'other' is not served here; allowed: model"),
+    ("the live number with another content", document(1, 50), 1, "1 is live with another content"),
+]
+
+
+@pytest.mark.parametrize(("bad", "revision", "words"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+async def test_what_cannot_be_understood_is_told_and_leaves_what_is_live(
+    bad: bytes, revision: int | None, words: str
+) -> None:
+    workers = Workers()
+    async with followed(workers) as (mailbox, told):
+        await told.until(1)
+        mailbox.put(bad)
+        standing = (await told.until(2))[-1]
+        assert (standing.live, standing.failed) == (1, revision)
+        assert words in standing.problem
+        mailbox.put(document(2))
+        assert (await told.until(3))[-1] == Standing(2)
+    assert workers.served == [2]
+
+
+async def test_flags_that_do_not_fit_are_told() -> None:
+    def refuse(config: ServingConfig) -> ServingConfig:
+        raise SettingsError("--min-batch-size", "9 is above maxBatchSize", "1 to 8")
+
+    workers = Workers()
+    async with followed(workers, refuse) as (mailbox, told):
+        mailbox.put(document(2))
+        standing = (await told.until(2))[-1]
+    assert standing == Standing(1, 2, "--min-batch-size: 9 is above maxBatchSize; allowed: 1 to 8")
+
+
+async def test_a_revision_whose_file_is_still_on_its_way_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following, "FIRST_RETRY_SECONDS", 0.01)
+    workers = Workers()
+    missing = RequestError(ErrorCode.INVALID_ARGUMENT, "cannot load model /v2: no such file", "model")
+    workers.refusals = [missing, missing]
+    async with followed(workers) as (mailbox, told):
+        mailbox.put(document(2))
+        standings = await told.until(4)
+    assert standings == [
+        Standing(1),
+        Standing(1, 2, missing.message),
+        Standing(1, 2, missing.message),
+        Standing(2),
+    ]
+
+
+async def test_a_newer_revision_does_not_wait_for_the_retry_of_one_that_failed() -> None:
+    workers = Workers()
+    workers.refusals = [RequestError(ErrorCode.INVALID_ARGUMENT, "no such file", "model")]
+    async with followed(workers) as (mailbox, told):
+        mailbox.put(document(2))
+        await told.until(2)
+        mailbox.put(document(3))
+        assert (await told.until(3))[-1] == Standing(3)
+    assert workers.served == [3]
+
+
+async def test_a_file_is_followed_through_renames_links_and_absence(tmp_path: Path) -> None:
+    """The kubelet moves a link of the folder; editors rename; both must be seen, in any order."""
+    versions = [tmp_path / name for name in ("one", "two")]
+    for number, folder in enumerate(versions):
+        folder.mkdir()
+        (folder / "serving.json").write_bytes(b"%d" % number)
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    data, path = mounted / "..data", mounted / "serving.json"
+    data.symlink_to(versions[0])
+    path.symlink_to("..data/serving.json")
+    mailbox, stop = Newest(), asyncio.Event()
+    watching = asyncio.create_task(watch_file(path, mailbox, stop))
+    try:
+        assert await mailbox.take(20) == b"0"
+        moved = mounted / "..data_tmp"
+        moved.symlink_to(versions[1])
+        moved.rename(data)
+        assert await mailbox.take(20) == b"1"
+        path.unlink()
+        (mounted / "new").write_bytes(b"2")
+        (mounted / "new").rename(path)
+        assert await mailbox.take(20) == b"2"
+        path.write_bytes(b"3")
+        assert await mailbox.take(20) == b"3"
+    finally:
+        stop.set()
+        await asyncio.wait_for(watching, 20)
+
+
+async def test_a_mailbox_waits_only_so_long() -> None:
+    mailbox = Newest()
+    assert await mailbox.take(0.01) is None
+    mailbox.put(b"1")
+    mailbox.put(b"2")
+    assert await mailbox.take(0.01) == b"2"
+    assert await mailbox.take(0.01) is None
+
+
+def test_a_standing_tells_what_is_live_and_what_failed() -> None:
+    assert msgspec.structs.asdict(Standing(3, 4, "why")) == {"live": 3, "failed": 4, "problem": "why"}
