@@ -74,3 +74,7 @@ MODELS_DIRECTORY: Final = "/mnt/models"
 
 GPU_UUIDS_VARIABLE: Final = "MCP2026_GPU_UUIDS"
 """In the container: the comma-separated UUIDs of the GPUs that it was given, in container device order."""
+POD_UID_VARIABLE: Final = "MCP2026_POD_UID"
+"""In the container: the UID of its pod, to which SLA tokens are bound."""
+QOS_CLASS_VARIABLE: Final = "MCP2026_QOS_CLASS"
+"""In the container: the QoS class that follows from its requests and limits."""

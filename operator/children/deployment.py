@@ -15,11 +15,14 @@ from mcp2026.api.names import (
     MANIFEST_DIGEST_ANNOTATION,
     MODEL_LABEL,
     MODELS_DIRECTORY,
+    POD_UID_VARIABLE,
+    QOS_CLASS_VARIABLE,
     REST_PORT,
     SERVING_CONFIG_DIRECTORY,
     SERVING_CONFIG_KEY,
     SERVING_REVISION_ANNOTATION,
 )
+from mcp2026.api.scheduling_context import pod_qos_class
 from mcp2026.operator.children.ownership import child_metadata, child_name, labels
 from mcp2026.operator.manifests import Manifest, digest, with_digest
 from mcp2026.operator.settings import PodSettings
@@ -114,6 +117,7 @@ def _runtime_container(model: InferenceModel, settings: PodSettings) -> dict[str
             "--log-format",
             settings.log_format,
         ],
+        "env": _environment(model),
         "ports": [
             {"name": "http", "containerPort": REST_PORT, "protocol": "TCP"},
             {"name": "grpc", "containerPort": GRPC_PORT, "protocol": "TCP"},
@@ -137,6 +141,16 @@ def _runtime_container(model: InferenceModel, settings: PodSettings) -> dict[str
             ),
         ],
     }
+
+
+def _environment(model: InferenceModel) -> list[dict[str, Any]]:
+    resources = model.spec.resources
+    qos_class = pod_qos_class([(resources.requests, resources.limits)])
+    uid = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}
+    return [
+        {"name": POD_UID_VARIABLE, "valueFrom": uid},
+        {"name": QOS_CLASS_VARIABLE, "value": qos_class.value},
+    ]
 
 
 def _probe(path: str, *, period_seconds: int, failures: int) -> dict[str, Any]:

@@ -181,6 +181,15 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                                 *("--lame-duck-seconds", "5"),
                                 *("--log-format", "text"),
                             ],
+                            "env": [
+                                {
+                                    "name": "MCP2026_POD_UID",
+                                    "valueFrom": {
+                                        "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}
+                                    },
+                                },
+                                {"name": "MCP2026_QOS_CLASS", "value": "Burstable"},
+                            ],
                             "ports": [
                                 {"name": "http", "containerPort": 8080, "protocol": "TCP"},
                                 {"name": "grpc", "containerPort": 8081, "protocol": "TCP"},
@@ -247,6 +256,20 @@ def test_a_model_on_the_cpu_surges_and_uses_the_clusters_own_scheduler() -> None
     assert "priorityClassName" not in pod["spec"]
     assert "resource.kubernetes.io/device-type" not in pod["metadata"]["annotations"]
     assert pod["spec"]["containers"][0]["resources"] == {}
+
+
+@pytest.mark.parametrize(
+    ("resources", "qos_class"),
+    [
+        pytest.param({}, "BestEffort", id="nothing is asked for"),
+        pytest.param({"requests": {"cpu": "1"}}, "Burstable", id="a request"),
+        pytest.param({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed", id="limits of both"),
+    ],
+)
+def test_a_pod_is_told_its_qos_class(resources: dict[str, Any], qos_class: str) -> None:
+    manifest = deployment(parse_inference_model(model(resources=resources)), "d", SETTINGS)
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    assert {"name": "MCP2026_QOS_CLASS", "value": qos_class} in container["env"]
 
 
 def test_scaling_does_not_change_the_pod_template() -> None:
