@@ -4,10 +4,13 @@ The codec's compiled types refuse with the first thing that they meet; the contr
 that is wrong, the same for every transport. So a body that was refused, for whatever reason, is looked at
 again here: what the contract has against it goes before what the model has. Property tests hold this to the
 schema.
+
+Of a large body no more is held in memory than reading it takes anyway: of several unknown members the first in
+the body is told, and values with texts or lists among them are left to the model.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,15 +21,32 @@ from mcp2026.runtime.model.signature import MAX_DIMENSIONS, MAX_ELEMENTS
 from mcp2026.runtime.protocol.json_turns import LARGE_BODY, InTurns, slices_of_list
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _VALUES = msgspec.json.Decoder(list[int | float | str | bool])
 _KINDS = {b'"': "string", b"[": "array", b"{": "object", b"n": "null", b"t": "boolean", b"f": "boolean"}
+_MISSING = msgspec.Raw()
+_UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$")
 _NO_VALUE = re.compile(r"got `(null|array|object)` - at `\$\[(\d+)\]`$")
 _EMPTY: dict[str, Any] = {"array": [], "object": {}, "null": None, "string": ""}
 
 _MAX_TIMEOUT_MS = 3_600_000
 
 Check = Callable[[bytes, Path], InTurns[list[Violation]]]
+
+
+class _BodyMembers(msgspec.Struct, forbid_unknown_fields=True):
+    model: msgspec.Raw = _MISSING
+    version_id: msgspec.Raw = _MISSING
+    input: msgspec.Raw = _MISSING
+    shape: msgspec.Raw = _MISSING
+    inputs: msgspec.Raw = _MISSING
+    outputs: msgspec.Raw = _MISSING
+    timeout_ms: msgspec.Raw = _MISSING
+    id: msgspec.Raw = _MISSING
+
+
+class _TensorMembers(msgspec.Struct, forbid_unknown_fields=True):
+    data: msgspec.Raw = _MISSING
+    shape: msgspec.Raw = _MISSING
 
 
 def broken_rule(body: bytes) -> InTurns[RequestError | None]:
@@ -46,7 +66,7 @@ def _object(
 ) -> InTurns[list[Violation]]:
     if _kind(text) != "object":
         return [_type(text, path)]
-    members = _MEMBERS.decode(text)
+    members = _members(text, _LARGE_BODY if checks is _BODY else _LARGE_TENSOR)
     found = [Violation((*path, *rest), rule) for rest, rule, _ in required(members)]
     for name, value in members.items():
         check = checks.get(name)
@@ -55,6 +75,20 @@ def _object(
         else:
             found += yield from check(bytes(value), (*path, name))
     return found
+
+
+def _members(text: bytes, large: msgspec.json.Decoder[Any]) -> dict[str, msgspec.Raw]:
+    if len(text) <= LARGE_BODY:
+        return _MEMBERS.decode(text)
+    try:
+        known = large.decode(text)
+    except msgspec.ValidationError as error:
+        unknown = _UNKNOWN.match(str(error))
+        if unknown is None:
+            raise
+        return {unknown[1]: _MISSING}
+    members = {name: getattr(known, name) for name in known.__struct_fields__}
+    return {name: value for name, value in members.items() if value is not _MISSING}
 
 
 def _required_of_body(members: dict[str, Any]) -> list[Violation]:
@@ -90,41 +124,43 @@ def _outputs(text: bytes, path: Path) -> InTurns[list[Violation]]:
     yield from ()
     if _kind(text) != "array":
         return [_type(text, path)]
-    names = [bytes(name) for name in _ITEMS.decode(text)]
+    names = msgspec.json.decode(text)
     if not names:
         return [Violation(path, "minItems", [])]
-    found = [_type(name, (*path, place)) for place, name in enumerate(names) if _kind(name) != "string"]
-    if not found and len({msgspec.json.decode(name) for name in names}) < len(names):
-        found.append(Violation(path, "uniqueItems", []))
-    return found
+    for place, name in enumerate(names):
+        if not isinstance(name, str):
+            return [Violation((*path, place), "type", name)]
+    return [] if len(set(names)) == len(names) else [Violation(path, "uniqueItems", names)]
 
 
 def _shape(text: bytes, path: Path) -> InTurns[list[Violation]]:
     yield from ()
     if _kind(text) != "array":
         return [_type(text, path)]
-    sizes = _ITEMS.decode(text)
-    found = [Violation(path, "maxItems", sizes)] if len(sizes) > MAX_DIMENSIONS else []
-    return found + [one for place, size in enumerate(sizes) for one in _size(bytes(size), (*path, place))]
+    sizes = msgspec.json.decode(text)
+    found = {"maxItems": Violation(path, "maxItems", sizes)} if len(sizes) > MAX_DIMENSIONS else {}
+    for place, size in enumerate(sizes):
+        rule = _rule_of_size(size)
+        if rule is not None:
+            found.setdefault(rule, Violation((*path, place), rule, size))
+    return list(found.values())
 
 
-def _size(text: bytes, path: Path) -> Iterator[Violation]:
-    size = msgspec.json.decode(text) if _kind(text) == "number" else None
-    if size is None or size != size // 1:
-        yield _type(text, path)
-    elif size < 1:
-        yield Violation(path, "minimum", size)
-    elif size > MAX_ELEMENTS:
-        yield Violation(path, "maximum", size)
+def _rule_of_size(size: object) -> str | None:
+    """Return the rule that `size` breaks."""
+    if isinstance(size, bool) or not isinstance(size, int | float) or size != size // 1:
+        return "type"
+    if size < 1:
+        return "minimum"
+    return "maximum" if size > MAX_ELEMENTS else None
 
 
 def _values(text: bytes, path: Path) -> InTurns[list[Violation]]:
-    """Look for what is no number, boolean or text, in slices if there are only numbers and many."""
+    """Look for what is no number, boolean or text; of many values only if none is a text or a list."""
     if _kind(text) != "array":
         return [_type(text, path)]
     seen = 0
-    slices = slices_of_list(text) if len(text) > LARGE_BODY else None
-    for piece in slices or (text,):
+    for piece in (text,) if len(text) <= LARGE_BODY else slices_of_list(text) or ():
         try:
             seen += len(_VALUES.decode(piece))
         except msgspec.ValidationError as error:
@@ -168,3 +204,5 @@ _BODY: dict[str, Check] = {
     "id": _text,
 }
 _INPUT: dict[str, Check] = {"data": _values, "shape": _shape}
+_LARGE_BODY = msgspec.json.Decoder(_BodyMembers)
+_LARGE_TENSOR = msgspec.json.Decoder(_TensorMembers)

@@ -265,13 +265,12 @@ def _array(spec: TensorSpec, tensor: TensorBody, prefix: str) -> InTurns[Array]:
 
 
 def _sizes(shape: list[int | float], field: str) -> list[int]:
+    if len(shape) > MAX_DIMENSIONS:
+        problem = f"has {len(shape)} dimensions"
+        raise invalid(field, problem, f"at most {MAX_DIMENSIONS} dimensions", "maxItems")
     sizes = [int(size) for size in shape]
     if sizes != shape:
         raise invalid(field, "holds a fraction", "whole numbers", "type")
-    if len(sizes) > MAX_DIMENSIONS:
-        raise invalid(
-            field, f"has {len(sizes)} dimensions", f"at most {MAX_DIMENSIONS} dimensions", "maxItems"
-        )
     return sizes
 
 
