@@ -178,8 +178,8 @@ def sampled_by_ratio(trace_id: str, ratio: float) -> bool:
     return int(trace_id[16:], 16) < round(ratio * (1 << 64))
 
 
-Quantities = Mapping[str, str]
-"""Kubernetes quantities by the names of resources."""
+Quantities = Mapping[str, str | int]
+"""Kubernetes quantities by the names of resources, as YAML has them: `2` or `500m`."""
 
 
 def pod_qos_class(containers: Iterable[tuple[Quantities, Quantities]]) -> QosClass:
@@ -206,7 +206,7 @@ _CLASSIFYING: Final = ("cpu", "memory")
 
 
 def _positive(quantities: Quantities) -> dict[str, Decimal]:
-    parsed = {name: parse_quantity(quantities[name]) for name in _CLASSIFYING if name in quantities}
+    parsed = {name: parse_quantity(str(quantities[name])) for name in _CLASSIFYING if name in quantities}
     return {name: value for name, value in parsed.items() if value}
 
 

@@ -147,7 +147,7 @@ def test_one_id_is_sampled_alike_everywhere_and_the_ratio_is_kept() -> None:
             QosClass.GUARANTEED,
             id="equal in other words",
         ),
-        pytest.param([({}, {"cpu": "1", "memory": "1Gi"})], QosClass.GUARANTEED, id="limits alone"),
+        pytest.param([({}, {"cpu": 1, "memory": "1Gi"})], QosClass.GUARANTEED, id="limits alone"),
         pytest.param([({}, {"cpu": "1"})], QosClass.BURSTABLE, id="no limit of memory"),
         pytest.param(
             [({"cpu": "500m"}, {"cpu": "1", "memory": "1Gi"})], QosClass.BURSTABLE, id="a smaller request"
@@ -159,6 +159,6 @@ def test_one_id_is_sampled_alike_everywhere_and_the_ratio_is_kept() -> None:
     ],
 )
 def test_the_class_of_a_pod(
-    containers: list[tuple[dict[str, str], dict[str, str]]], expected: QosClass
+    containers: list[tuple[dict[str, str | int], dict[str, str | int]]], expected: QosClass
 ) -> None:
     assert pod_qos_class(containers) is expected
