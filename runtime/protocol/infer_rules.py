@@ -5,8 +5,8 @@ that is wrong, the same for every transport. So a body that was refused, for wha
 again here: what the contract has against it goes before what the model has. Property tests hold this to the
 schema.
 
-Of a large body no more is held in memory than reading it takes anyway: of several unknown members the first in
-the body is told, and values with texts or lists among them are left to the model.
+Of a large body no more is held in memory than reading it takes anyway: of several unknown members the first
+in the body is told, and values with texts or lists among them are left to the model.
 """
 
 import re
