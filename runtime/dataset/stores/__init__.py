@@ -1,0 +1,1 @@
+"""Where data sets come from and results go to: one module for each kind of place."""
