@@ -15,12 +15,12 @@ class Echoes:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server = server
-        self._folder = folder
+        self.folder = folder
 
     def url(self, protocol: str, *, unix: bool = False) -> str:
         if unix:
             scheme = {"http": "unix", "h2": "h2+unix", "grpc": "grpc+unix"}[protocol]
-            return f"{scheme}://{self._folder}/{'grpc' if protocol == 'grpc' else 'http'}.sock"
+            return f"{scheme}://{self.folder}/{'grpc' if protocol == 'grpc' else 'http'}.sock"
         port = self.server.grpc_port if protocol == "grpc" else self.server.port
         return f"{protocol}://127.0.0.1:{port}"
 
