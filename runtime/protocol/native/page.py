@@ -76,9 +76,10 @@ def _operation(document: dict[str, Any], one: Operation, described: dict[str, An
     yield "<table><tr><th>answer</th><th>body</th><th>when</th></tr>"
     for status, response in described["responses"].items():
         answer = _component(document, response)
-        body = reference(answer["content"]["application/json"]["schema"]) or ""
-        when = escape(answer["description"])
-        yield f"<tr><td>{status}</td><td>{_link(body)}</td><td>{when}</td></tr>"
+        content = answer.get("content", {}).get("application/json", {})
+        body = reference(content.get("schema", {}))
+        shown = "" if body is None else _link(body)
+        yield f"<tr><td>{status}</td><td>{shown}</td><td>{escape(answer['description'])}</td></tr>"
     yield "</table>"
     yield from _examples(described["responses"][str(one.status)]["content"]["application/json"])
 
