@@ -8,7 +8,7 @@ from typing import Protocol, Self, TypeVar
 
 import numpy.typing as npt
 
-from mcp2026.api.batching_negotiation import BatchingOffer, NegotiatedBatching
+from mcp2026.api.batching_negotiation import BatchingOffer, NegotiatedBatching, check_offer
 from mcp2026.client.addresses import Transport
 from mcp2026.client.asynchronous.grpc import GrpcTransport
 from mcp2026.client.asynchronous.http1 import Http1Transport
@@ -24,7 +24,6 @@ from mcp2026.client.errors import (
     Retry,
 )
 from mcp2026.client.exchange import Operation
-from mcp2026.client.negotiation import header_of
 from mcp2026.client.operations.inference import InferenceResult
 from mcp2026.client.operations.models import ModelMetadata, ModelState
 from mcp2026.client.operations.versions import RegisteredVersion, RetiredVersion
@@ -38,6 +37,8 @@ class _Transport(Protocol):
     def batching(self) -> NegotiatedBatching | None: ...
 
     async def ask(self, operation: Operation[Answer], attempts: Attempts) -> Answer: ...
+
+    def offer(self, offer: BatchingOffer) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -167,6 +168,13 @@ class AsyncClient:
         """What was negotiated, as `Client.batching` says it."""
         return self._transport.batching if self._transport is not None else None
 
+    def renegotiate(self, offer: BatchingOffer) -> None:
+        """Offer something else for the requests that begin from now on, as `Client.renegotiate` does."""
+        check_offer(offer)
+        self._calls.offer = offer
+        if self._transport is not None:
+            self._transport.offer(offer)
+
     async def close(self) -> None:
         """Close all connections; over HTTP/1.1 requests that are on their way are still answered."""
         self._closed = True
@@ -211,9 +219,8 @@ class AsyncClient:
 def _transport(calls: Calls) -> _Transport:
     match calls.address.transport:
         case Transport.HTTP1:
-            header = header_of(calls.offer, early_hints=True)
-            return Http1Transport(calls.address, calls.max_connections, calls.max_answer_bytes, header)
+            return Http1Transport(calls.address, calls.max_connections, calls.max_answer_bytes, calls.offer)
         case Transport.HTTP2:
             return Http2Transport(calls.address, calls.max_answer_bytes, calls.offer)
         case Transport.GRPC:
-            return GrpcTransport(calls.address, calls.max_answer_bytes, header_of(calls.offer))
+            return GrpcTransport(calls.address, calls.max_answer_bytes, calls.offer)

@@ -4,9 +4,11 @@ import asyncio
 import time
 from typing import TypeVar
 
+from mcp2026.api.batching_negotiation import BatchingOffer
 from mcp2026.client.addresses import Address
 from mcp2026.client.errors import ClientError, ConnectionFailedError, Retry
 from mcp2026.client.exchange import HttpRequest, HttpResponse, Operation
+from mcp2026.client.negotiation import header_of
 from mcp2026.client.retries import Attempts
 from mcp2026.client.wire.http1 import Http1Wire
 
@@ -28,7 +30,7 @@ class Http1Connection:
         """Whether another request can be sent here; false as soon as the server has closed."""
         return self._wire.reusable and not self._reader.at_eof() and not self._writer.is_closing()
 
-    async def exchange(self, request: HttpRequest) -> HttpResponse:
+    async def exchange(self, request: HttpRequest, batch_capable: str) -> HttpResponse:
         """Return the response to `request`.
 
         Raises:
@@ -36,7 +38,7 @@ class Http1Connection:
 
         """
         try:
-            return await self._exchange(request)
+            return await self._exchange(request, batch_capable)
         except ClientError:
             raise
         except OSError as error:
@@ -46,10 +48,10 @@ class Http1Connection:
         """Close the connection at once."""
         self._writer.transport.abort()
 
-    async def _exchange(self, request: HttpRequest) -> HttpResponse:
+    async def _exchange(self, request: HttpRequest, batch_capable: str) -> HttpResponse:
         unsent: OSError | None = None
         try:
-            for part in self._wire.ask(request):
+            for part in self._wire.ask(request, batch_capable):
                 self._writer.write(part)
                 await self._writer.drain()
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -67,11 +69,11 @@ class Http1Transport:
     """Connections to one server: at most so many at a time, each for one request at a time."""
 
     def __init__(
-        self, address: Address, max_connections: int, max_answer_bytes: int, batch_capable: str
+        self, address: Address, max_connections: int, max_answer_bytes: int, offer: BatchingOffer | None
     ) -> None:
         self._address = address
         self._max_answer_bytes = max_answer_bytes
-        self._batch_capable = batch_capable
+        self._batch_capable = header_of(offer, early_hints=True)
         self._slots = asyncio.Semaphore(max_connections)
         self._idle: list[Http1Connection] = []
         self._closed = False
@@ -84,7 +86,7 @@ class Http1Transport:
             connection = self._take() or await self._connect()
             try:
                 request = operation.http_request(attempts.timeout_to_send(time.monotonic()))
-                response = await connection.exchange(request)
+                response = await connection.exchange(request, self._batch_capable)
             except BaseException:
                 connection.close()
                 raise
@@ -93,6 +95,10 @@ class Http1Transport:
             else:
                 connection.close()
         return operation.http_answer(response)
+
+    def offer(self, offer: BatchingOffer) -> None:
+        """Offer this with requests from now on."""
+        self._batch_capable = header_of(offer, early_hints=True)
 
     async def close(self) -> None:
         """Close idle connections now and used ones when their requests are answered."""
@@ -122,6 +128,4 @@ class Http1Transport:
                 reader, writer = await asyncio.open_connection(address.host, address.port, limit=_READ_BYTES)
         except OSError as error:
             raise ConnectionFailedError(f"cannot connect to {address}: {error}", Retry.ALWAYS) from error
-        return Http1Connection(
-            reader, writer, Http1Wire(address, self._max_answer_bytes, self._batch_capable)
-        )
+        return Http1Connection(reader, writer, Http1Wire(address, self._max_answer_bytes))

@@ -57,6 +57,12 @@ class Http2Connection(asyncio.Protocol):
             raise outcome
         return operation.http_answer(outcome)
 
+    def offer(self, offer: BatchingOffer) -> None:
+        """Renegotiate by a SETTINGS frame."""
+        if self._wire.usable:
+            self._wire.offer(offer)
+            self._move()
+
     def retire(self) -> None:
         """Close when the last request is answered."""
         self._move()
@@ -142,6 +148,12 @@ class Http2Transport:
                 if connection is None or not connection.usable:
                     connection = await self._next()
         return await connection.ask(operation, attempts)
+
+    def offer(self, offer: BatchingOffer) -> None:
+        """Offer this for requests from now on."""
+        self._offer = offer
+        if self._connection is not None:
+            self._connection.offer(offer)
 
     async def close(self) -> None:
         """Close all connections; requests without an answer fail."""

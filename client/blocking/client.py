@@ -7,7 +7,7 @@ from typing import Protocol, Self, TypeVar
 
 import numpy.typing as npt
 
-from mcp2026.api.batching_negotiation import BatchingOffer, NegotiatedBatching
+from mcp2026.api.batching_negotiation import BatchingOffer, NegotiatedBatching, check_offer
 from mcp2026.client.addresses import Transport
 from mcp2026.client.blocking.grpc import GrpcTransport
 from mcp2026.client.blocking.http1 import Http1Transport
@@ -22,7 +22,6 @@ from mcp2026.client.errors import (
     OverloadedError,
 )
 from mcp2026.client.exchange import Operation
-from mcp2026.client.negotiation import header_of
 from mcp2026.client.operations.inference import InferenceResult
 from mcp2026.client.operations.models import ModelMetadata, ModelState
 from mcp2026.client.operations.versions import RegisteredVersion, RetiredVersion
@@ -36,6 +35,8 @@ class _Transport(Protocol):
     def batching(self) -> NegotiatedBatching | None: ...
 
     def ask(self, operation: Operation[Answer], attempts: Attempts) -> Answer: ...
+
+    def offer(self, offer: BatchingOffer) -> None: ...
 
     def close(self) -> None: ...
 
@@ -226,6 +227,16 @@ class Client:
         """
         return self._transport.batching
 
+    def renegotiate(self, offer: BatchingOffer) -> None:
+        """Offer something else for the requests that begin from now on; over HTTP/2 by a SETTINGS frame.
+
+        Raises:
+            ValueError: a value of `offer` is out of its range.
+
+        """
+        check_offer(offer)
+        self._transport.offer(offer)
+
     def close(self) -> None:
         """Close all connections; over HTTP/1.1 requests that are on their way are still answered."""
         self._transport.close()
@@ -254,9 +265,8 @@ class Client:
 def _transport(calls: Calls) -> _Transport:
     match calls.address.transport:
         case Transport.HTTP1:
-            header = header_of(calls.offer, early_hints=True)
-            return Http1Transport(calls.address, calls.max_connections, calls.max_answer_bytes, header)
+            return Http1Transport(calls.address, calls.max_connections, calls.max_answer_bytes, calls.offer)
         case Transport.HTTP2:
             return Http2Transport(calls.address, calls.max_answer_bytes, calls.offer)
         case Transport.GRPC:
-            return GrpcTransport(calls.address, calls.max_answer_bytes, header_of(calls.offer))
+            return GrpcTransport(calls.address, calls.max_answer_bytes, calls.offer)

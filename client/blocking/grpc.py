@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 
 import grpc
 
-from mcp2026.api.batching_negotiation import NegotiatedBatching
+from mcp2026.api.batching_negotiation import BatchingOffer, NegotiatedBatching
 from mcp2026.client.addresses import Address
 from mcp2026.client.errors import ConnectionFailedError, Retry
 from mcp2026.client.exchange import GrpcResponse, Operation
 from mcp2026.client.grpc_calls import channel_options, error_of, metadata_of, texts
+from mcp2026.client.negotiation import header_of
 from mcp2026.client.retries import Attempts
 
 Answer = TypeVar("Answer")
@@ -19,9 +20,9 @@ Answer = TypeVar("Answer")
 class GrpcTransport:
     """One channel to a server; grpcio makes and renews its connection."""
 
-    def __init__(self, address: Address, max_answer_bytes: int, batch_capable: str) -> None:
+    def __init__(self, address: Address, max_answer_bytes: int, offer: BatchingOffer | None) -> None:
         self._channel = grpc.insecure_channel(address.grpc_target, channel_options(max_answer_bytes))
-        self._batch_capable = batch_capable
+        self._batch_capable = header_of(offer)
         self._methods: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -43,6 +44,10 @@ class GrpcTransport:
         if request.batchable:
             self.batching = response.batching
         return operation.grpc_answer(response)
+
+    def offer(self, offer: BatchingOffer) -> None:
+        """Offer this with calls from now on."""
+        self._batch_capable = header_of(offer)
 
     def close(self) -> None:
         """Close the channel; calls without an answer fail."""

@@ -5,10 +5,12 @@ import threading
 import time
 from typing import TypeVar
 
+from mcp2026.api.batching_negotiation import BatchingOffer
 from mcp2026.client.addresses import Address
 from mcp2026.client.blocking.sockets import connect, is_deadline, is_quiet, time_left
 from mcp2026.client.errors import ClientError, ConnectionFailedError, Retry
 from mcp2026.client.exchange import HttpRequest, HttpResponse, Operation
+from mcp2026.client.negotiation import header_of
 from mcp2026.client.retries import Attempts, deadline_exceeded
 from mcp2026.client.wire.http1 import Http1Wire
 
@@ -29,7 +31,7 @@ class Http1Connection:
         """Whether another request can be sent here; false as soon as the server has closed."""
         return self._wire.reusable and is_quiet(self._socket)
 
-    def exchange(self, request: HttpRequest, attempts: Attempts) -> HttpResponse:
+    def exchange(self, request: HttpRequest, batch_capable: str, attempts: Attempts) -> HttpResponse:
         """Return the response to `request`.
 
         Raises:
@@ -37,7 +39,7 @@ class Http1Connection:
 
         """
         try:
-            return self._exchange(request, attempts)
+            return self._exchange(request, batch_capable, attempts)
         except ClientError:
             raise
         except OSError as error:
@@ -49,10 +51,10 @@ class Http1Connection:
         """Close the socket."""
         self._socket.close()
 
-    def _exchange(self, request: HttpRequest, attempts: Attempts) -> HttpResponse:
+    def _exchange(self, request: HttpRequest, batch_capable: str, attempts: Attempts) -> HttpResponse:
         unsent: OSError | None = None
         try:
-            for part in self._wire.ask(request):
+            for part in self._wire.ask(request, batch_capable):
                 self._socket.settimeout(time_left(attempts))
                 self._socket.sendall(part)
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -71,11 +73,11 @@ class Http1Transport:
     """Connections to one server: at most so many at a time, each for one request at a time."""
 
     def __init__(
-        self, address: Address, max_connections: int, max_answer_bytes: int, batch_capable: str
+        self, address: Address, max_connections: int, max_answer_bytes: int, offer: BatchingOffer | None
     ) -> None:
         self._address = address
         self._max_answer_bytes = max_answer_bytes
-        self._batch_capable = batch_capable
+        self._batch_capable = header_of(offer, early_hints=True)
         self._slots = threading.BoundedSemaphore(max_connections)
         self._idle: list[Http1Connection] = []
         self._lock = threading.Lock()
@@ -91,7 +93,7 @@ class Http1Transport:
             connection = self._take() or Http1Connection(connect(self._address, attempts), self._new_wire())
             try:
                 request = operation.http_request(attempts.timeout_to_send(time.monotonic()))
-                response = connection.exchange(request, attempts)
+                response = connection.exchange(request, self._batch_capable, attempts)
             except BaseException:
                 connection.close()
                 raise
@@ -99,6 +101,10 @@ class Http1Transport:
         finally:
             self._slots.release()
         return operation.http_answer(response)
+
+    def offer(self, offer: BatchingOffer) -> None:
+        """Offer this with requests from now on."""
+        self._batch_capable = header_of(offer, early_hints=True)
 
     def close(self) -> None:
         """Close idle connections now and used ones when their requests are answered."""
@@ -109,7 +115,7 @@ class Http1Transport:
             connection.close()
 
     def _new_wire(self) -> Http1Wire:
-        return Http1Wire(self._address, self._max_answer_bytes, self._batch_capable)
+        return Http1Wire(self._address, self._max_answer_bytes)
 
     def _take(self) -> Http1Connection | None:
         """Return the connection that was used last, if any is left that the server has not closed."""

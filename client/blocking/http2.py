@@ -106,6 +106,13 @@ class Http2Connection:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
+    def offer(self, offer: BatchingOffer) -> None:
+        """Renegotiate by a SETTINGS frame."""
+        with self._lock:
+            if self._wire.usable:
+                self._wire.offer(offer)
+                self._write()
+
     def retire(self) -> None:
         """Close when the last request is answered."""
         with self._lock:
@@ -225,6 +232,13 @@ class Http2Transport:
     def ask(self, operation: Operation[Answer], attempts: Attempts) -> Answer:
         """Return the answer to `operation`, asked once."""
         return self._usable(attempts).ask(operation, attempts)
+
+    def offer(self, offer: BatchingOffer) -> None:
+        """Offer this for requests from now on."""
+        with self._connecting:
+            self._offer = offer
+            if self._connection is not None:
+                self._connection.offer(offer)
 
     def close(self) -> None:
         """Close all connections; requests without an answer fail."""

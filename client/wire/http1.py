@@ -16,11 +16,9 @@ _MAX_HEAD_BYTES = 65_536
 class Http1Wire:
     """Takes one request after another; each must be answered before the next one."""
 
-    def __init__(self, address: Address, max_answer_bytes: int, batch_capable: str = "") -> None:
-        """`batch_capable` is the header of requests that may share a batch, empty for none."""
+    def __init__(self, address: Address, max_answer_bytes: int) -> None:
         self._address = address
         self._max_answer_bytes = max_answer_bytes
-        self._batch_capable = batch_capable
         self._connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._response: HttpResponse | None = None
         self._hinted = ""
@@ -33,13 +31,13 @@ class Http1Wire:
         at_rest = connection.our_state is h11.IDLE and connection.their_state is h11.IDLE
         return at_rest and connection.trailing_data == (b"", False)
 
-    def ask(self, request: HttpRequest) -> list[Buffer]:
-        """Return the bytes of `request`."""
+    def ask(self, request: HttpRequest, batch_capable: str = "") -> list[Buffer]:
+        """Return the bytes of `request`; `batch_capable` is its header if it may share a batch."""
         headers = [("host", self._address.authority), *request.headers]
         if request.method not in ("GET", "HEAD"):
             headers.append(("content-length", str(request.body_bytes)))
-        if request.batchable and self._batch_capable:
-            headers.append((BATCH_CAPABLE_HEADER, self._batch_capable))
+        if request.batchable and batch_capable:
+            headers.append((BATCH_CAPABLE_HEADER, batch_capable))
         head = h11.Request(method=request.method, target=self._address.prefix + request.path, headers=headers)
         parts: list[Buffer] = [self._connection.send(head) or b""]
         for part in request.body:

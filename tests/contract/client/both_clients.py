@@ -18,6 +18,11 @@ STYLES = ("blocking", "asyncio")
 PROTOCOLS = ("http", "h2", "grpc")
 
 
+async def in_the_loop(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what `function` does inside of a loop."""
+    return function(*arguments)
+
+
 class Awaited:
     """An asyncio client in a loop of its own; a call waits for the answer."""
 
@@ -32,6 +37,8 @@ class Awaited:
         if name == "batching":
             return self.client.batching
         method = getattr(self.client, name)
+        if name == "renegotiate":
+            return lambda offer: self._runner.run(in_the_loop(method, offer))
         return lambda *arguments, **named: self._runner.run(method(*arguments, **named))
 
     def close(self) -> None:

@@ -42,6 +42,18 @@ def test_what_is_negotiated_is_told_with_each_answer(url: str, protocol: str, co
     assert ask(client, batchable=False).batching is None
 
 
+def test_a_client_may_renegotiate(url: str, protocol: str, connect: Connect) -> None:
+    client = connect(url, batching=OFFER)
+    ask(client)
+    client.renegotiate(BatchingOffer(10, 5))
+    result = ask(client)
+    assert result.batching == NegotiatedBatching(10, 5)
+    assert client.batching == (None if protocol == "http" else result.batching)
+    with pytest.raises(ValueError, match="max_delay_ms"):
+        client.renegotiate(BatchingOffer(70_000))
+    assert ask(client).batching == result.batching
+
+
 def test_http2_negotiates_by_itself_and_the_others_do_not(url: str, protocol: str, connect: Connect) -> None:
     expected = NegotiatedBatching(50, 3) if protocol == "h2" else None
     assert ask(connect(url)).batching == expected

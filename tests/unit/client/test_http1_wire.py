@@ -13,15 +13,15 @@ ASK = HttpRequest("POST", "/v2/x", (("a", "b"),), (b"head", memoryview(b"tensor"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nA: b\r\n\r\nbody"
 
 
-def asked(request: HttpRequest = ASK, *, limit: int = 100, batch_capable: str = "") -> Http1Wire:
-    wire = Http1Wire(ADDRESS, limit, batch_capable)
+def asked(request: HttpRequest = ASK, *, limit: int = 100) -> Http1Wire:
+    wire = Http1Wire(ADDRESS, limit)
     wire.ask(request)
     return wire
 
 
 def test_a_request_has_these_bytes() -> None:
-    wire = Http1Wire(ADDRESS, 100, "1; min-size=4")
-    assert b"".join(wire.ask(ASK)) == (
+    wire = Http1Wire(ADDRESS, 100)
+    assert b"".join(wire.ask(ASK, "1; min-size=4")) == (
         b"POST /below/v2/x HTTP/1.1\r\nhost: localhost:8080\r\na: b\r\ncontent-length: 10\r\n"
         b"x-mcp-batch-capable: 1; min-size=4\r\n\r\nheadtensor"
     )
