@@ -60,6 +60,10 @@ class Settings:
 
     models: tuple[ServingConfig, ...] = ()
     """What is served from the start; empty with a model repository, which is read at the start."""
+    serving_config: str | None = None
+    """The file that says so, which is followed: a change of it is served without a restart."""
+    serving_config_map: str | None = None
+    """The ConfigMap that is followed as well."""
     model_repository: str | None = None
     model_control: ModelControl = "none"
     load_model: tuple[str, ...] = ()
@@ -91,6 +95,8 @@ class Settings:
     sla_audience: str = SLA_AUDIENCE
     sla_policy: SlaPolicy = "lowest"
     pod_uid: str | None = None
+    pod_name: str | None = None
+    pod_namespace: str | None = None
     qos_class: str | None = None
     slow_request_ms: float | None = None
     request_log: bool = False
@@ -307,7 +313,6 @@ _CONTEXT_OPTIONS = (
         "requests without a good token: lowest serves them last, reject answers 401 (lowest)",
         get_args(SlaPolicy),
     ),
-    _Option("pod_uid", str, "a UID", "pod that SLA tokens must be for (in a pod from the downward API)"),
     _Option(
         "qos_class",
         str,
@@ -327,6 +332,17 @@ _CONTEXT_OPTIONS = (
         "otlp_endpoint", str, "a URL", f"send spans there by OTLP over HTTP ({OTLP_VARIABLE}, else none)"
     ),
     _Option("trace_ratio", float, "a number", "part of the traces that begin here to send (0.01)", (0, 1)),
+)
+_POD_OPTIONS = (
+    _Option(
+        "serving_config_map",
+        str,
+        "a name",
+        "ConfigMap with serving.json that is watched for new revisions, besides --serving-config (none)",
+    ),
+    _Option("pod_name", str, "a name", "name of this pod, whose Lease tells which revision is live"),
+    _Option("pod_namespace", str, "a name", "namespace of this pod"),
+    _Option("pod_uid", str, "a UID", "UID of this pod, for which SLA tokens must be"),
 )
 _SOURCE_OPTIONS = (
     _Option(
@@ -355,6 +371,7 @@ _OPTIONS = (
     *_NEGOTIATION_OPTIONS,
     *_CLIENT_OPTIONS,
     *_CONTEXT_OPTIONS,
+    *_POD_OPTIONS,
 )
 _GROUPS = (
     ("what to serve, exactly one of", _SOURCE_OPTIONS),
@@ -363,6 +380,7 @@ _GROUPS = (
     ("batching that clients negotiate", _NEGOTIATION_OPTIONS),
     ("what one client may ask of a connection", _CLIENT_OPTIONS),
     ("traces, SLA tokens, log lines of requests", _CONTEXT_OPTIONS),
+    ("in a pod, which knows its own name from the downward API", _POD_OPTIONS),
 )
 
 
@@ -409,7 +427,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     _take_source_from_environment(values, sources, environment)
     _exactly_one_source(values)
     batching = {o.name: values.pop(o.name) for o in _BATCHING_OPTIONS if o.name in values}
-    models = _models(values.pop("model_path", None), values.pop("serving_config", None), batching)
+    models = _models(values.pop("model_path", None), values.get("serving_config"), batching)
     settings = Settings(models=models, batching=tuple(sorted(batching.items())), **values)
     for model in models:
         check_batching(settings, model, sources)
@@ -494,6 +512,7 @@ def check_batching(
 def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
     """Check values against each other."""
     _check_context(settings, sources)
+    _check_cluster(settings, sources)
     if settings.request_timeout <= 0:
         raise SettingsError(sources["request_timeout"], "0 would refuse all", "more than 0, up to 3600")
     if settings.metrics_port and settings.metrics_port == settings.port:
@@ -517,6 +536,22 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         )
     if settings.load_model and settings.model_control != "explicit":
         raise SettingsError(sources["load_model"], "needs explicit control", "--model-control explicit")
+
+
+def _check_cluster(settings: Settings, sources: Mapping[str, str]) -> None:
+    if settings.serving_config_map is None:
+        return
+    if settings.serving_config is None:
+        raise SettingsError(
+            sources["serving_config_map"], "needs what is served from the start", "--serving-config with it"
+        )
+    for name in ("pod_name", "pod_namespace", "pod_uid"):
+        if not getattr(settings, name):
+            raise SettingsError(
+                sources["serving_config_map"],
+                "needs the pod that it is for",
+                f"{sources[name]}, or {ENVIRONMENT_PREFIX}{name.upper()} from the downward API",
+            )
 
 
 def _check_context(settings: Settings, sources: Mapping[str, str]) -> None:

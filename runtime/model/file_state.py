@@ -19,19 +19,20 @@ class FileState(NamedTuple):
     modified_ns: int
 
 
-def files_of_model(path: str) -> tuple[FileState, ...] | None:
-    """Return the state of the model's file and of all in and below its folder, where its weights may lie.
+def files_of_model(path: str, *, with_folder: bool) -> tuple[FileState, ...] | None:
+    """Return the state of the model's file and, `with_folder`, of all in and below its folder.
 
-    None: the folder is not there or holds too much to tell, so the model must be taken for changed.
+    There the constants of a model lie that are not in its file. None: the file is not there, or the folder
+    holds too much to tell, so the model must be taken for changed.
     """
     file = Path(file_of(path)).absolute()
     states: list[FileState] = []
     try:
-        for folder, _, names in os.walk(file.parent):
+        own = _state(file)
+        for folder, _, names in os.walk(file.parent) if with_folder else ():
             states += [state for name in names if (state := _state(Path(folder, name))) is not None]
             if len(states) > _MOST_NEIGHBOURS:
                 return None
-        own = _state(file)
     except OSError:
         return None
     return None if own is None else tuple(sorted({own, *states}))

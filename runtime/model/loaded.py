@@ -26,7 +26,9 @@ class LoadedVersion:
         session: Any,
         signature: Signature,
         metrics: VersionMetrics,
+        *,
         files: tuple[FileState, ...] | None = None,
+        with_folder: bool = False,
     ) -> None:
         """Serve by `config`, all of it but its versions and its revision, which may change meanwhile."""
         self.config = config
@@ -35,6 +37,8 @@ class LoadedVersion:
         self.sha256 = served.sha256
         self.files = files
         """What it was loaded from; None if that cannot be told."""
+        self.with_folder = with_folder
+        """Files beside its own belong to it."""
         self.signature = signature
         self.metrics = metrics
         self.max_rows = rows_of_a_run(config) if signature.shared else None

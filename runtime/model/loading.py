@@ -10,7 +10,7 @@ from types import MappingProxyType
 from mcp2026.api.serving import ServedVersion, ServingConfig, same_scheduling
 from mcp2026.runtime.errors import ModelLoadError, RequestError
 from mcp2026.runtime.metrics.runtime_metrics import VersionMetrics
-from mcp2026.runtime.model.file_state import FileState, files_of_model
+from mcp2026.runtime.model.file_state import files_of_model
 from mcp2026.runtime.model.loaded import CountersOf, LoadedVersion, ServedModel, served_model
 from mcp2026.runtime.model.probe import probe
 from mcp2026.runtime.model.sessions import open_model
@@ -36,32 +36,36 @@ def load_model(
     """
     versions = []
     for served in config.versions:
-        files = files_of_model(served.path)
-        version = _again(live.get(served.version_id), config, served, files)
+        version = _again(live.get(served.version_id), config, served)
         if version is None:
             counters = counters_of(config.model, served.version_id)
-            version = load_version(config, served, threads, provider, counters, files)
+            version = load_version(config, served, threads, provider, counters)
         versions.append(version)
     return served_model(config, versions, counters_of)
 
 
-def _again(
-    live: LoadedVersion | None,
-    config: ServingConfig,
-    served: ServedVersion,
-    files: tuple[FileState, ...] | None,
-) -> LoadedVersion | None:
+def _again(live: LoadedVersion | None, config: ServingConfig, served: ServedVersion) -> LoadedVersion | None:
     """Return `live` for `config`: itself if its requests meet nothing new, else with the same session.
 
     None: it is not the same model, or would have to be looked at anew.
     """
-    if live is None or files is None or live.files != files or live.sha256 != served.sha256:
+    if live is None or live.files is None or live.sha256 != served.sha256:
+        return None
+    if files_of_model(served.path, with_folder=live.with_folder) != live.files:
         return None
     if (live.config.execution.max_rows == 0) != (config.execution.max_rows == 0):
         return None  # a probe says whether requests can share a run
     if same_scheduling(live.config, config):
         return live
-    return LoadedVersion(config, served, live.session, live.signature, live.metrics, files)
+    return LoadedVersion(
+        config,
+        served,
+        live.session,
+        live.signature,
+        live.metrics,
+        files=live.files,
+        with_folder=live.with_folder,
+    )
 
 
 def load_version(
@@ -70,15 +74,15 @@ def load_version(
     threads: int,
     provider: ProviderChoice,
     metrics: VersionMetrics,
-    files: tuple[FileState, ...] | None = None,
 ) -> LoadedVersion:
-    """Load one version and run it once. `files`: their state before they were opened.
+    """Load one version and run it once.
 
     Raises:
         ModelLoadError: it cannot be served.
         SettingsError: the provider is not there.
 
     """
+    alone, together = (files_of_model(served.path, with_folder=folder) for folder in (False, True))
     model = open_model(served.path, served.sha256, threads, provider)
     unranked = {value.name for value in (*model.values.inputs, *model.values.outputs) if value.shape is None}
     try:
@@ -96,4 +100,6 @@ def load_version(
         raise ModelLoadError(served.path, problem, "Let it take or give float16 or float32 beside the text")
     may_share = config.execution.max_rows != 0
     signature = probe(model.session, inputs, outputs, served.version_id, may_share=may_share)
-    return LoadedVersion(config, served, model.session, signature, metrics, files)
+    outside = model.values.outside
+    files = together if outside else alone
+    return LoadedVersion(config, served, model.session, signature, metrics, files=files, with_folder=outside)

@@ -124,6 +124,8 @@ class Values:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     opsets: dict[str, int]
+    outside: bool = False
+    """Some of its constants are in other files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,7 @@ def read_values(model: memoryview) -> Values:
     inputs: list[Value] = []
     outputs: list[Value] = []
     constants: set[str] = set()
+    outside = False
     opsets: dict[str, int] = {}
     for field in fields(model, 0, len(model)):
         if field.number == _MODEL_OPSET and field.wire_type == BYTES:
@@ -201,8 +204,11 @@ def read_values(model: memoryview) -> Values:
             elif entry.number == _GRAPH_OUTPUT:
                 outputs.append(_value(model, entry))
             elif entry.number == _GRAPH_INITIALIZER:
-                constants.add(_tensor(model, entry, in_attribute=False).name)
-    return Values(tuple(value for value in inputs if value.name not in constants), tuple(outputs), opsets)
+                constant = _tensor(model, entry, in_attribute=False)
+                constants.add(constant.name)
+                outside = outside or constant.external is not None
+    given = tuple(value for value in inputs if value.name not in constants)
+    return Values(given, tuple(outputs), opsets, outside)
 
 
 def exchange_tensors(model: memoryview, exchange: Exchange) -> bytes:

@@ -50,6 +50,7 @@ from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
 from mcp2026.runtime.protocol.rest import Observability
+from mcp2026.runtime.revisions.assembly import follow_revisions
 from mcp2026.runtime.settings import Settings, with_threads
 
 log = logging.getLogger("mcp2026.runtime")
@@ -169,7 +170,7 @@ class Supervisor:
             raise StartupError(self._startup_error.result())
         if not signalled.done():
             self._become_ready()
-            await signalled
+            await self._follow_revisions_until(signalled)
         loaded.cancel()
         log.info("%s: exit begins", signalled.result().name)
         ending = asyncio.create_task(self._end(keepers))
@@ -182,6 +183,25 @@ class Supervisor:
             return 128 + second.result()
         second.cancel()
         return ending.result()
+
+    async def _follow_revisions_until(self, signalled: asyncio.Task[signal.Signals]) -> None:
+        """Serve what comes anew where there is something to follow.
+
+        Raises:
+            StartupError: it cannot be followed.
+
+        """
+        if self._settings.serving_config is None:
+            await signalled
+            return
+        (live,) = self._served.models.values()
+        following = asyncio.create_task(follow_revisions(self._settings, self._changes, live))
+        either: set[asyncio.Future[Any]] = {signalled, following}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not signalled.done():
+            signalled.cancel()
+            following.result()  # it never ends by itself but with an error
+        following.cancel()
 
     async def _second_signal(self) -> signal.Signals:
         await asyncio.sleep(SAME_SIGNAL_SECONDS)

@@ -13,9 +13,12 @@ from watchfiles import awatch
 from mcp2026.runtime.revisions.newest import Newest
 
 log = logging.getLogger(__name__)
+logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it logs each event
 
 _SETTLE_MS = 50
 """Changes within this time are one: a file is often written in several pieces."""
+_LOOK_MS = 1_000
+"""The file is read so often in any case: what changes before the watch has begun makes no event."""
 
 
 async def watch_file(path: Path, mailbox: Newest, stop: asyncio.Event) -> None:

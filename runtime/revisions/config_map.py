@@ -65,7 +65,7 @@ class ConfigMapWatch:
         from kubernetes import watch
 
         selector = f"metadata.name={self._name}"
-        events = watch.Watch().stream(
+        events = watch.Watch().stream(  # type: ignore[no-untyped-call]  # the client has no types
             self._core.list_namespaced_config_map,
             self._namespace,
             field_selector=selector,

@@ -126,7 +126,7 @@ class LeaseReport:
             )
 
 
-def _without_nothing(lease: dict[str, Any]) -> dict[str, Any]:
+def _without_nothing(lease: dict[str, Any]) -> Any:
     """Return the Lease without annotations that a patch removes: a new one has none."""
     annotations: Mapping[str, str | None] = lease["metadata"]["annotations"]
     kept = {name: value for name, value in annotations.items() if value is not None}

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.loading import load_model
 from tests.unit.runtime.loaded_versions import metrics_for
 from tools.models import generate
+from tools.models.small import mlp
 
 Change = Callable[[ServingConfig], ServingConfig]
 
@@ -73,27 +75,33 @@ def test_a_change_of_limits_keeps_the_session(config: ServingConfig, change: Cha
     assert changed.versions["v1"].max_rows == changed.config.batching.max_batch_size
 
 
-def replaced_by_name(path: Path) -> None:
+def test_a_file_that_was_replaced_is_loaded_anew(config: ServingConfig) -> None:
+    live = load(config)
+    path = Path(config.versions[0].path)
     other = path.with_suffix(".new")
     shutil.copy(path, other)
     os.utime(other, ns=(1, 1))
     other.replace(path)
-
-
-def weights_beside_it_changed(path: Path) -> None:
-    (path.parent / "weights.bin").write_bytes(b"other")
-
-
-FILES = [replaced_by_name, weights_beside_it_changed]
-
-
-@pytest.mark.parametrize("change", FILES)
-def test_a_file_that_changed_is_loaded_anew(config: ServingConfig, change: Callable[[Path], None]) -> None:
-    live = load(config)
-    change(Path(config.versions[0].path))
     changed = load(weighted(config, 50, 50), live)
     assert changed.versions["v1"].session is not live.versions["v1"].session
     assert changed.versions["v2"] is live.versions["v2"]
+
+
+def test_a_model_whose_constants_are_in_another_file_is_loaded_anew_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save_model(mlp(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    config = ServingConfig("model", (ServedVersion("v1", str(path)),))
+    live = load(config)
+    assert load(config, live).versions == live.versions
+    weights = tmp_path / "weights.bin"
+    os.utime(weights, ns=(1, 1))
+    assert load(config, live).versions["v1"].session is not live.versions["v1"].session
+
+
+def test_a_file_that_comes_beside_a_whole_model_means_nothing_to_it(config: ServingConfig) -> None:
+    live = load(config)
+    Path(config.versions[0].path).with_name("next.onnx").write_bytes(b"on its way")
+    assert load(config, live).versions == live.versions
 
 
 def test_another_digest_or_another_file_is_loaded_anew(config: ServingConfig) -> None:
