@@ -75,6 +75,8 @@ def to_wire(name: str, value: npt.ArrayLike | Tensor) -> WireTensor:
             )
         return tensor
     array = np.asarray(value)
+    if array.dtype in _NAMES:
+        return WireTensor(_NAMES[array.dtype], array.shape, _bytes_of(array))
     if array.dtype.kind in "OSU":
         return WireTensor("BYTES", array.shape, _strings_to_wire(name, array))
     if array.dtype.name == "bfloat16":  # of ml_dtypes, which need not be installed
