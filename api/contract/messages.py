@@ -7,6 +7,7 @@ map from a missing one; it is an empty one where the schema requires it, else a 
 """
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -208,7 +209,7 @@ class _Writer:
             whole = field.cpp_type == field.CPPTYPE_INT64
             if fits and whole and isinstance(value, float):
                 fits = value.is_integer()
-            if fits and whole and int(value) not in _INT64:
+            if fits and (int(value) not in _INT64 if whole else abs(value) > sys.float_info.max):
                 self.problems.breaks(path, "maximum" if value > 0 else "minimum", value)
                 return False
         if not fits:
