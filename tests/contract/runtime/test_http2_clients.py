@@ -14,7 +14,14 @@ import pytest
 from mcp2026.runtime.protocol.grpc.calls import GrpcCalls
 from mcp2026.runtime.protocol.http2.connection import Http2Connection
 from mcp2026.runtime.protocol.listener import connection_factory, grpc_connection_factory
-from tests.contract.runtime.transport_server import PATIENCE, Calls, Site, TransportServer, limits
+from tests.contract.runtime.transport_server import (
+    PATIENCE,
+    Calls,
+    Site,
+    TransportServer,
+    limits,
+    negotiation,
+)
 from tools.cluster.errors import ClusterError
 from tools.cluster.go_programs import build
 
@@ -28,7 +35,10 @@ def unix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(unix: Path) -> Iterator[TransportServer]:
     site, calls = Site(), Calls()
     running = TransportServer(
-        lambda connections, loop: connection_factory(site, limits(), connections, loop, calls), unix
+        lambda connections, loop: connection_factory(
+            site, limits(), connections, loop, calls, negotiation("/echo")
+        ),
+        unix,
     )
     yield running
     running.close()

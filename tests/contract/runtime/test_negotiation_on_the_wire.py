@@ -18,30 +18,27 @@ import h2.events
 import pytest
 from hpack import Decoder
 
-from mcp2026.api.batching_negotiation import BatchingOffer, Refusal
-from mcp2026.runtime.negotiation.connection import Negotiation
+from mcp2026.api.batching_negotiation import BatchingOffer
 from mcp2026.runtime.negotiation.terms import Carrier
 from mcp2026.runtime.protocol.exchange import RequestHead, Response
 from mcp2026.runtime.protocol.http2 import frames
 from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.listener import connection_factory
-from tests.contract.runtime.transport_server import PATIENCE, TEXT, Calls, Site, TransportServer, limits
+from tests.contract.runtime.transport_server import (
+    PATIENCE,
+    TEXT,
+    Calls,
+    Site,
+    TransportServer,
+    limits,
+    negotiation,
+)
 from tests.unit.runtime.http2_client import Frame, headers
 
 DYNAMIC, DELAY, SIZE = 0xF0B0, 0xF0B1, 0xF0B2
 ASKED = (b"x-mcp-batch-capable", b"1")
 ECHO = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/echo"), (b":authority", b"test"))
 HELD = "active; max-delay-ms=20; min-size=4"
-
-
-class NoCounts:
-    """Counts of nobody's interest."""
-
-    def session_began(self, carrier: Carrier) -> None: ...
-    def session_ended(self, carrier: Carrier) -> None: ...
-    def request(self, carrier: Carrier) -> None: ...
-    def refused(self, carrier: Carrier, reason: Refusal) -> None: ...
-    def http2_connections(self, negotiated: int, single: int) -> None: ...
 
 
 class StrictSite(Site):
@@ -53,15 +50,11 @@ class StrictSite(Site):
         return super().admit(head)
 
 
-def covered(path: str) -> bool:
-    return path in ("/echo", "/later", "/t.S/Echo", "/t.S/Chat")
-
-
 class Serving:
     """A server that offers 50 ms and 3 rows."""
 
     def __init__(self) -> None:
-        self.negotiation = Negotiation(BatchingOffer(50, 3), covered, NoCounts())
+        self.negotiation = negotiation("/echo", "/later", "/t.S/Echo", "/t.S/Chat")
         self.calls = Calls()
         site = StrictSite()
         self.server = TransportServer(

@@ -10,6 +10,9 @@ from typing import Any
 
 import uvloop
 
+from mcp2026.api.batching_negotiation import BatchingOffer, Refusal
+from mcp2026.runtime.negotiation.connection import Negotiation
+from mcp2026.runtime.negotiation.terms import Carrier
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.exchange import Cancel, RequestHead, Response
 from mcp2026.runtime.protocol.exchange import Respond as RespondHttp
@@ -60,6 +63,21 @@ class Site:
 
     def protocol_error(self, status: int, message: str, _allowed: str | None = None) -> Response:
         return Response(status, message.encode(), TEXT)
+
+
+class NoCounts:
+    """Counts of negotiated batching that nobody wants to know."""
+
+    def session_began(self, carrier: Carrier) -> None: ...
+    def session_ended(self, carrier: Carrier) -> None: ...
+    def request(self, carrier: Carrier) -> None: ...
+    def refused(self, carrier: Carrier, reason: Refusal) -> None: ...
+    def http2_connections(self, negotiated: int, single: int) -> None: ...
+
+
+def negotiation(*paths: str) -> Negotiation:
+    """Return a server's side that offers 50 ms and 3 rows for `paths`."""
+    return Negotiation(BatchingOffer(50, 3), lambda path: path in paths, NoCounts())
 
 
 class Calls:
