@@ -21,4 +21,4 @@ def test_the_example_answers_over_every_transport(tmp_path: Path) -> None:
     assert "102 of 102 answers are equal" in ended.stdout
     assert "refused: field inputs.input.datatype, allowed FP32" in ended.stdout
     assert "batching: NegotiatedBatching(max_delay_ms=50, min_size=3)" in ended.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("mcp2026-*")) == []
