@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
+from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.api.serving import Batching, ServedVersion, ServingConfig
 from mcp2026.runtime.errors import RequestError
 from mcp2026.runtime.execution.job import Job
@@ -86,6 +87,7 @@ class Serving:
         encode: Callable[[list[Array]], Any] | None = None,
         priority: int = 0,
         tenant: str = "",
+        context: SchedulingContext | None = None,
     ) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Any] = loop.create_future()
@@ -109,6 +111,7 @@ class Serving:
             tenant,
             take,
             outcome.set_exception,
+            context=context,
         )
         return self.service.submit(call)
 
