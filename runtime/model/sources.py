@@ -29,17 +29,33 @@ def initial_models(settings: Settings) -> tuple[ServingConfig, ...]:
     return tuple(_read(settings, name) for name in wanted)
 
 
+def check_control(settings: Settings) -> None:
+    """Raise unless clients may load and unload.
+
+    Raises:
+        RequestError: they may not.
+
+    """
+    if settings.model_control != "explicit":
+        raise RequestError(
+            ErrorCode.INVALID_ARGUMENT,
+            "explicit model load / unload is not allowed",
+            "model",
+            "a server with --model-control explicit",
+        )
+
+
 def model_to_load(settings: Settings, name: str) -> ServingConfig:
     """Return the configuration of a model that a client wants to be loaded, as it is now.
 
     Raises:
-        RequestError: models are not loaded on request here, or this one cannot be.
+        RequestError: there is no repository to load from, or this model cannot be loaded.
 
     """
-    if settings.model_repository is None or settings.model_control != "explicit":
+    if settings.model_repository is None:
         raise RequestError(
             ErrorCode.INVALID_ARGUMENT,
-            "explicit model load / unload is not allowed",
+            "there is no repository to load from",
             "model",
             "a server with --model-repository and --model-control explicit",
         )

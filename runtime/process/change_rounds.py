@@ -128,12 +128,14 @@ class ChangeRounds:
     async def _rounds(self, step: Step) -> Problem | None:
         before = self._served.models.get(step.config.model) if isinstance(step, ServeModel) else None
         if isinstance(step, ServeModel):
-            self._claim(step.config)
+            self._make_room(step.config, before)
         change_id = self._new_id()
         problems = await self._round(self._voters.loaded(), Prepare(change_id, step))
         if problems:
             for slot in self._voters.loaded():
                 self._voters.tell(slot, Discard(change_id))
+            if isinstance(step, ServeModel):
+                self._keep_no_room(step.config, before)
             return problems[0]
         if isinstance(step, UnloadModel):
             self._retire(step.model, ["", *_version_ids(self._served.models[step.model])])
@@ -143,6 +145,20 @@ class ChangeRounds:
         self._served.apply(step)
         await self._round(self._voters.loaded(), Commit(change_id))
         return None
+
+    def _make_room(self, config: ServingConfig, before: ServingConfig | None) -> None:
+        try:
+            self._claim(config)
+        except RequestError:
+            self._keep_no_room(config, before)
+            raise
+
+    def _keep_no_room(self, config: ServingConfig, before: ServingConfig | None) -> None:
+        """Give back what `config` needed beyond `before`, which goes on to be served."""
+        kept = [] if before is None else ["", *_version_ids(before)]
+        self._retire(config.model, [one for one in ("", *_version_ids(config)) if one not in kept])
+        if before is not None:
+            self._claim(before)  # so that its revision is shown
 
     async def _make_up(self, slot: int, step: Step) -> Problem | None:
         change_id = self._new_id()

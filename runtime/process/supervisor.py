@@ -23,7 +23,7 @@ from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
 from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, create_shared_memory
 from mcp2026.runtime.model.sessions import values_of
-from mcp2026.runtime.model.sources import initial_models, model_to_load
+from mcp2026.runtime.model.sources import check_control, initial_models, model_to_load
 from mcp2026.runtime.process.accepting import Acceptor, AcceptPauses
 from mcp2026.runtime.process.addresses import Addresses, Listeners, url_host
 from mcp2026.runtime.process.change_rounds import ChangeRounds
@@ -353,7 +353,7 @@ class Supervisor:
                 problem = problem_of(error)
             _log_version_change(change, problem, revision)
         else:
-            problem = await self._changes.make(change)
+            problem = _refusal(self._settings, change) or await self._changes.make(change)
             self._log_change(change, problem)
         if slot.writer is not None:
             send(slot.writer, Changed(ask.request_id, problem, revision))
@@ -434,6 +434,17 @@ class Supervisor:
         }
         reservation.close()
         return acceptors
+
+
+def _refusal(settings: Settings, change: Change) -> Problem | None:
+    """Return why clients may not ask for `change` here; None if they may."""
+    if not isinstance(change, LoadModel | UnloadModel):
+        return None
+    try:
+        check_control(settings)
+    except RequestError as error:
+        return problem_of(error)
+    return None
 
 
 def _log_version_change(

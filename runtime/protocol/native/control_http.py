@@ -35,6 +35,8 @@ class ControlHttp:
         self._metrics = metrics
         self._routes = Routes(api.operations)
         self._pages: dict[str, Callable[[], Response]] = {DOCUMENT_PATH: _document, PAGE_PATH: _page}
+        self._starts = tuple({path.partition("{")[0] for path in self.paths})
+        """Of all paths. Every request of inference is asked for, and has none of them."""
         self._tasks = Tasks()
 
     @property
@@ -44,6 +46,8 @@ class ControlHttp:
 
     def serves(self, path: str) -> bool:
         """Return whether `path` is one of them."""
+        if not path.startswith(self._starts):
+            return False
         return path in self._pages or self._routes.find(path) is not None
 
     def admit(self, head: RequestHead) -> Response | None:

@@ -1,4 +1,4 @@
-"""schemathesis asks a real server what its own document allows, and what it does not: nothing may be found."""
+"""schemathesis asks a real server what its own document allows, and what it does not, and finds nothing."""
 
 import json
 import subprocess

@@ -1,6 +1,7 @@
 """A change is made by every worker or by none, whatever the workers do meanwhile."""
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -261,3 +262,32 @@ def _text(step: Step) -> str:
             return f"region {name} {key}"
         case UnregisterRegion(name):
             return f"forget {name}"
+
+
+async def test_a_version_that_cannot_be_prepared_keeps_no_room() -> None:
+    repository = {"m": model("1", "2")}
+    workers = Workers(0)
+    changes, served, metrics = rounds(workers, repository)
+    await changes.make(LoadModel("m"))
+    workers.failing = (0,)
+
+    async def next_config(models: Mapping[str, ServingConfig]) -> ServingConfig:
+        return msgspec.structs.replace(model("1", "2", "3"), revision=2)
+
+    with pytest.raises(RequestError, match="no such key"):
+        await changes.serve_next(next_config)
+    assert metrics.retired == [("m", ["3"])]
+    assert metrics.claimed[-1] == served.models["m"] == model("1", "2")
+
+
+async def test_a_model_for_which_there_is_no_room_takes_none() -> None:
+    changes, served, metrics = rounds(Workers(0), {"m": model("1")})
+
+    def claim(_config: ServingConfig) -> None:
+        raise RequestError(ErrorCode.INVALID_ARGUMENT, "too many", "model")
+
+    changes._claim = claim
+    problem = await changes.make(LoadModel("m"))
+    assert problem is not None
+    assert metrics.retired == [("m", ["", "1"])]
+    assert served.models == {}

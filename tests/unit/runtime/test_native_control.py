@@ -16,9 +16,8 @@ from mcp2026.api.serving import Batching, ServedVersion, ServingConfig
 from mcp2026.runtime.changes import RegisterVersion, RetireVersion, VersionChange, VersionsChanged
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.health import Health, Phase
-from mcp2026.runtime.model.loaded import ServedModel
+from mcp2026.runtime.model.loaded import served_model
 from mcp2026.runtime.model.store import ModelStore
-from mcp2026.runtime.model.traffic import TrafficTable
 from mcp2026.runtime.protocol.exchange import RequestHead, Response
 from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode, Reply
 from mcp2026.runtime.protocol.native.control_api import MAX_REQUEST_BYTES, ControlApi
@@ -55,8 +54,7 @@ class World:
         config = ServingConfig("m", (registered,), batching=Batching(max_batch_size=8), revision=3)
         self.metrics = metrics_for(config)
         self.store = ModelStore()
-        counters = self.metrics.version("m", "")
-        self.store.put(ServedModel(config, {"7": one}, TrafficTable({"7": 100}), counters))
+        self.store.put(served_model(config, [one], self.metrics.version))
         self.asked: list[tuple[VersionChange, VersionsChanged]] = []
         self.outcome: RequestError | int | None = 4
         self.batching: dict[str, Any] = BATCHING

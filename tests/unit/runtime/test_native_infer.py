@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from mcp2026.api.contract.messages import document_of, message_of
 from mcp2026.api.contract.native_pb2 import InferRequest, InferResponse
 from mcp2026.api.contract.rpc_status import ErrorDetail, decode_status
 from mcp2026.api.contract.validation import check
 from mcp2026.api.contract.violations import ContractError
-from mcp2026.api.serving import Batching, single_version
+from mcp2026.api.serving import Batching, ServedVersion, single_version
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.tensor_cache import Array
-from mcp2026.runtime.model.loaded import ServedModel
+from mcp2026.runtime.model.loaded import ServedModel, served_model
 from mcp2026.runtime.model.signature import STRING, TensorSpec
 from mcp2026.runtime.model.store import ModelStore
-from mcp2026.runtime.model.traffic import TrafficTable
 from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode, Reply
 from mcp2026.runtime.protocol.json_codec import JsonCodec
 from mcp2026.runtime.protocol.json_turns import LARGE_BODY, LARGE_VALUES, at_once
@@ -38,7 +38,8 @@ DATATYPES = ("FP32", "FP64", "FP16", "BF16", "INT8", "INT64", "UINT8", "UINT64",
 def served(inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...] | None = None) -> ServedModel:
     one = version(inputs, outputs or (tensor("y", "FP32", None, 2), tensor("z", "FP32", None, 2)))
     counters: Any = metrics_for(single_version("m.onnx", Batching())).version("m", "")
-    return ServedModel(one.config, {"7": one}, TrafficTable({"7": 100}), counters)
+    config = replace(one.config, versions=(ServedVersion("7", "m.onnx"),))
+    return served_model(config, [one], lambda _model, _version: counters)
 
 
 class Service:

@@ -14,6 +14,11 @@ from mcp2026.runtime.settings import read_settings
 MODEL = ("--model-path", "m.onnx")
 
 
+def test_clients_may_change_versions_without_a_repository() -> None:
+    settings = read_settings([*MODEL, "--model-control", "explicit"], {})
+    assert (settings.model_control, settings.model_repository) == ("explicit", None)
+
+
 def test_the_quick_start_needs_only_a_model() -> None:
     settings = read_settings(["--model-path", "./models/resnet50.onnx", "--workers", "4"], {})
     assert (settings.host, settings.port, settings.workers) == ("localhost", 8080, 4)
