@@ -93,6 +93,8 @@ class ServedVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     """Percent of the requests that name no version."""
     sha256: str | None = None
     """Digest of the file in lower-case hex; checked at load when given."""
+    labels: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=63)], ...] = ()
+    """Names such as `stable` by which requests may ask for it, whatever its id is."""
     uri: str | msgspec.UnsetType = msgspec.UNSET
     """Where `path` comes from, for people."""
     owner_email: str | msgspec.UnsetType = msgspec.UNSET
@@ -161,6 +163,11 @@ def decode_serving_config(document: bytes) -> ServingConfig:
     ids = [version.version_id for version in config.versions]
     if len(set(ids)) != len(ids):
         raise InvalidResourceError("versions[].versionId", f"{ids} has a repeated id", "each id once")
+    names = [*ids, *(label for version in config.versions for label in version.labels)]
+    if len(set(names)) != len(names):
+        raise InvalidResourceError(
+            "versions[].labels", f"{names} has a repeated name", "each label and id once"
+        )
     _check_scheduling(config)
     return config
 

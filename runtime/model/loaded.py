@@ -1,7 +1,7 @@
 """A version that can be run, and the model that it belongs to."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -73,28 +73,33 @@ class ServedModel:
     traffic: TrafficTable
     metrics: VersionMetrics
     """Counts the requests that fail before their version is known."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Label to version id."""
 
     @property
     def name(self) -> str:
         """The model's name."""
         return self.config.model
 
-    def version(self, version_id: str | None) -> LoadedVersion:
-        """Return the version that a request asks for, or the next one by weight if it asks for none.
+    def version(self, version_id: str | None, sticky_key: bytes | None = None) -> LoadedVersion:
+        """Return the version that a request asks for by id or label, or one by weight if it asks for none.
+
+        By weight it is the next one or, with `sticky_key`, the one of all requests with that key.
 
         Raises:
             RequestError: there is no such version.
 
         """
         if version_id is None:
-            return self.versions[self.traffic.choose()]
-        version = self.versions.get(version_id)
+            chosen = self.traffic.choose() if sticky_key is None else self.traffic.choose_for(sticky_key)
+            return self.versions[chosen]
+        version = self.versions.get(version_id) or self.versions.get(self.labels.get(version_id, ""))
         if version is None:
             raise RequestError(
                 ErrorCode.NOT_FOUND,
                 f"model {self.name!r} has no version {version_id[:64]!r}",
                 "version_id",
-                ", ".join(self.versions),
+                ", ".join((*self.versions, *self.labels)),
             )
         return version
 
@@ -112,4 +117,5 @@ def served_model(
         {version.version_id: version for version in versions},
         TrafficTable({version.version_id: version.weight for version in config.versions}),
         counters_of(config.model, ""),
+        {label: version.version_id for version in config.versions for label in version.labels},
     )

@@ -95,8 +95,10 @@ class JsonCodec:
         self._decode: Decode = DECODERS["f"]
         """For the kind of elements that came last."""
 
-    def decode(self, body: bytes) -> InferRequest:
+    def decode(self, body: bytes, sticky_key: bytes | None = None) -> InferRequest:
         """Return the request in `body`, checked against the version that it will run on.
+
+        Where it names no version, `sticky_key` decides on one, else the weights do.
 
         Raises:
             RequestError: the body is not JSON, lacks something, or does not fit the model.
@@ -105,15 +107,15 @@ class JsonCodec:
         try:
             usual = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return at_once(self.decode_in_turns(body))
+            return at_once(self.decode_in_turns(body, sticky_key))
         try:
-            return self._usual(body, usual)
+            return self._usual(body, usual, sticky_key)
         except RequestError as error:
             raise (at_once(broken_rule(body)) or error) from error
 
-    def _usual(self, body: bytes, usual: UsualBody[Any]) -> InferRequest:
+    def _usual(self, body: bytes, usual: UsualBody[Any], sticky_key: bytes | None) -> InferRequest:
         model = self._store.only(usual.model)
-        version = model.version(usual.version_id)
+        version = model.version(usual.version_id, sticky_key)
         form = self._forms.get(id(version))
         if form is None or form.config is not model.config:
             form = self._form(model, version)
@@ -139,13 +141,13 @@ class JsonCodec:
             True,
         )
 
-    def decode_in_turns(self, body: bytes) -> InTurns[InferRequest]:
+    def decode_in_turns(self, body: bytes, sticky_key: bytes | None = None) -> InTurns[InferRequest]:
         """Do the same for a large body, with pauses."""
         try:
             document = _parse(body)
             yield
             model = self._store.only(document.model)
-            version = model.version(document.version_id)
+            version = model.version(document.version_id, sticky_key)
             return (yield from self._fit(document, model, version, self._form(model, version)))
         except RequestError as error:
             raise ((yield from broken_rule(body)) or error) from error

@@ -21,7 +21,7 @@ from mcp2026.runtime.protocol.context_headers import Fields, carrying, context_f
 from mcp2026.runtime.protocol.exchange import JSON, Cancel, Handler, RequestHead, Respond, Response
 from mcp2026.runtime.protocol.json_codec import InferRequest, JsonCodec
 from mcp2026.runtime.protocol.json_turns import LARGE_BODY, LARGE_VALUES, InTurns, Turns, at_once
-from mcp2026.runtime.protocol.scheduling_labels import entitled, scheduling_labels
+from mcp2026.runtime.protocol.scheduling_labels import STICKY_KEY, entitled, scheduling_labels
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +166,9 @@ class RestApi(Observability):
         if len(body) > LARGE_BODY:
             return self._infer_in_turns(head, body, respond, arrived_ns, context)
         try:
-            return self._submit(self._codec.decode(body), head, respond, arrived_ns, context)
+            return self._submit(
+                self._codec.decode(body, head.headers.get(STICKY_KEY)), head, respond, arrived_ns, context
+            )
         except RequestError as error:
             self._fail(error, respond, arrived_ns, context)
         except Exception:
@@ -187,7 +189,7 @@ class RestApi(Observability):
         def read() -> InTurns[None]:
             nonlocal cancel
             try:
-                request = yield from self._codec.decode_in_turns(body)
+                request = yield from self._codec.decode_in_turns(body, head.headers.get(STICKY_KEY))
                 cancel = self._submit(request, head, respond, arrived_ns, context)
             except RequestError as error:
                 self._fail(error, respond, arrived_ns, context)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mcp2026.api.names import PRIORITY_HEADER, TENANT_HEADER
+from mcp2026.api.names import PRIORITY_HEADER, STICKY_KEY_HEADER, TENANT_HEADER
 from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.errors import invalid
@@ -11,6 +11,8 @@ from mcp2026.runtime.errors import invalid
 _PRIORITY = PRIORITY_HEADER.encode()
 _TENANT = TENANT_HEADER.encode()
 _MAX_TENANT = 63
+
+STICKY_KEY = STICKY_KEY_HEADER.encode()
 
 
 class SchedulingLabels(NamedTuple):

@@ -30,7 +30,7 @@ from mcp2026.runtime.protocol.json_turns import LARGE_BODY, LARGE_VALUES, InTurn
 from mcp2026.runtime.protocol.native.errors import INTERNAL, error_reply, refused, unreadable
 from mcp2026.runtime.protocol.native.infer_messages import Inference, answer, fitting
 from mcp2026.runtime.protocol.native.tasks import Tasks
-from mcp2026.runtime.protocol.scheduling_labels import entitled, scheduling_labels
+from mcp2026.runtime.protocol.scheduling_labels import STICKY_KEY, entitled, scheduling_labels
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class InferMethod:
         asked = _Asked(head, respond, arrived_ns, context)
         try:
             message = _parsed(content)
-            inference = self._fitting(message)
+            inference = self._fitting(message, head.metadata.get(STICKY_KEY))
             if inference is None and len(content) > LARGE_BODY:
                 return self._tasks.start(self._look_closely_in_turns(message, asked))
             return self._submit(inference or self._look_closely(message), asked)
@@ -77,10 +77,11 @@ class InferMethod:
             self._broke(asked)
         return None
 
-    def _fitting(self, message: InferRequest) -> Inference | None:
+    def _fitting(self, message: InferRequest, sticky_key: bytes | None) -> Inference | None:
         try:
             model = self._store.only(message.model if message.HasField("model") else None)
-            version = model.version(message.version_id if message.HasField("version_id") else None)
+            version_id = message.version_id if message.HasField("version_id") else None
+            version = model.version(version_id, sticky_key)
         except RequestError:
             return None  # there may be something else that is told first
         inference = fitting(message, model, version, self._max_timeout_ns)

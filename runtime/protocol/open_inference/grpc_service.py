@@ -39,7 +39,7 @@ from mcp2026.runtime.protocol.open_inference.grpc_codec import (
 )
 from mcp2026.runtime.protocol.open_inference.grpc_stream import InferStream
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
-from mcp2026.runtime.protocol.scheduling_labels import SchedulingLabels, entitled
+from mcp2026.runtime.protocol.scheduling_labels import STICKY_KEY, SchedulingLabels, entitled
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ class OpenInferenceService(Endpoint):
             names = self._known.names(inference)
             model = self.store.model(names[0])
             counters = model.metrics
-            version = model.version(names[1])
+            version = model.version(names[1], head.metadata.get(STICKY_KEY))
             request = decode_infer(
                 inference,
                 head.metadata,

@@ -36,7 +36,7 @@ from mcp2026.runtime.protocol.open_inference.packed_bodies import PackedBodies
 from mcp2026.runtime.protocol.open_inference.parameters import Value
 from mcp2026.runtime.protocol.open_inference.paths import PATHS, ROOT, PathTable, Resource, Target
 from mcp2026.runtime.protocol.open_inference.requests import InferRequest
-from mcp2026.runtime.protocol.scheduling_labels import SchedulingLabels, entitled
+from mcp2026.runtime.protocol.scheduling_labels import STICKY_KEY, SchedulingLabels, entitled
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class OpenInferenceApi(Endpoint):
                 self.contexts.admit(context)
             model = self.store.model(target.name)
             counters = model.metrics
-            version = model.version(target.version)
+            version = model.version(target.version, head.headers.get(STICKY_KEY))
             request = decode_infer(
                 body,
                 head.headers,
