@@ -21,18 +21,18 @@ def with_version(config: ServingConfig, version: ServedVersion) -> ServingConfig
         RequestError: the model has this version already, or as many as it may have.
 
     """
-    known = [one.version_id for one in config.versions]
-    if version.version_id in known:
+    names = [name for one in config.versions for name in (one.version_id, *one.labels)]
+    if version.version_id in names:
         raise RequestError(
             ErrorCode.ALREADY_EXISTS,
             f"{config.model!r} has a version {version.version_id!r} already",
             "version_id",
-            f"an id other than {', '.join(known)}",
+            f"an id other than {', '.join(names)}",
         )
-    if len(known) >= MAX_VERSIONS:
+    if len(config.versions) >= MAX_VERSIONS:
         raise RequestError(
             ErrorCode.FAILED_PRECONDITION,
-            f"{config.model!r} has {len(known)} versions already; retire one",
+            f"{config.model!r} has {len(config.versions)} versions already; retire one",
             "version_id",
             f"at most {MAX_VERSIONS} versions",
         )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -25,6 +26,13 @@ from mcp2026.runtime.settings import Settings
 def config(*weights: int, path: str = "/models/a.onnx") -> ServingConfig:
     versions = tuple(ServedVersion(f"v{n}", path, weight) for n, weight in enumerate(weights, 1))
     return ServingConfig("m", versions, batching=Batching(max_batch_size=8), revision=7)
+
+
+def labelled() -> ServingConfig:
+    (version,) = config(100).versions
+    return msgspec.structs.replace(
+        config(100), versions=(msgspec.structs.replace(version, labels=("stable",)),)
+    )
 
 
 def weights(config: ServingConfig) -> dict[str, int]:
@@ -83,6 +91,12 @@ def test_a_version_leaves_its_weight_to_the_others(
             ErrorCode.ALREADY_EXISTS,
             "version_id",
             id="the version is there",
+        ),
+        pytest.param(
+            lambda: with_version(labelled(), ServedVersion("stable", "/x", 1)),
+            ErrorCode.ALREADY_EXISTS,
+            "version_id",
+            id="another version is called so",
         ),
         pytest.param(
             lambda: with_version(config(100, *[0] * (MAX_VERSIONS - 1)), ServedVersion("new", "/x", 1)),
