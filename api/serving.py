@@ -112,12 +112,19 @@ class ServingConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     tenants: tuple[Tenant, ...] = ()
     """Tenants that are not named here share the weight 1."""
     execution: Execution = Execution()
+    allow_incompatible: bool = False
+    """Serve versions though their inputs or outputs differ from those of the version that is served."""
     revision: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
 def same_scheduling(one: ServingConfig, other: ServingConfig) -> bool:
-    """Return whether requests meet the same rules by both: all is equal but versions and revision."""
-    return msgspec.structs.replace(other, versions=one.versions, revision=one.revision) == one
+    """Return whether requests meet the same rules by both."""
+    return one == msgspec.structs.replace(
+        other,
+        versions=one.versions,
+        revision=one.revision,
+        allow_incompatible=one.allow_incompatible,
+    )
 
 
 def single_version(path: str, batching: Batching) -> ServingConfig:

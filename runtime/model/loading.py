@@ -10,6 +10,7 @@ from types import MappingProxyType
 from mcp2026.api.serving import ServedVersion, ServingConfig, same_scheduling
 from mcp2026.runtime.errors import ModelLoadError, RequestError
 from mcp2026.runtime.metrics.runtime_metrics import VersionMetrics
+from mcp2026.runtime.model.compatibility import differences
 from mcp2026.runtime.model.file_state import files_of_model
 from mcp2026.runtime.model.loaded import CountersOf, LoadedVersion, ServedModel, served_model
 from mcp2026.runtime.model.probe import probe
@@ -26,8 +27,12 @@ def load_model(
     provider: ProviderChoice,
     counters_of: CountersOf,
     live: Mapping[str, LoadedVersion] = _NOTHING,
+    *,
+    may_differ: bool = False,
 ) -> ServedModel:
     """Load and warm every version of `config` that is not among `live`, what is served now, by version id.
+
+    New versions must fit those that are live, unless they `may_differ` or the configuration allows it.
 
     Raises:
         ModelLoadError: one of them cannot be served.
@@ -40,8 +45,27 @@ def load_model(
         if version is None:
             counters = counters_of(config.model, served.version_id)
             version = load_version(config, served, threads, provider, counters)
+            if live and not (may_differ or config.allow_incompatible):
+                _check_compatible(_reference(live, config), version, served.path)
         versions.append(version)
     return served_model(config, versions, counters_of)
+
+
+def _reference(live: Mapping[str, LoadedVersion], config: ServingConfig) -> LoadedVersion:
+    """Return the live version that callers know: of those that stay the one with the most weight."""
+    staying = [one for one in config.versions if one.version_id in live]
+    known = max(staying, key=lambda one: one.weight, default=None)
+    return next(iter(live.values())) if known is None else live[known.version_id]
+
+
+def _check_compatible(served: LoadedVersion, new: LoadedVersion, path: str) -> None:
+    """Raise ModelLoadError if callers of `served` would be surprised by `new`."""
+    if told := differences(served.signature, new.signature):
+        raise ModelLoadError(
+            path,
+            f"it does not fit version {served.version_id!r}, which is served: {'; '.join(told)}",
+            "Serve it as a model of its own, or set allowIncompatible if all callers are ready for it",
+        )
 
 
 def _again(live: LoadedVersion | None, config: ServingConfig, served: ServedVersion) -> LoadedVersion | None:

@@ -115,7 +115,8 @@ class ChangeRounds:
             config = await self._read_model(change.model)
             before = self._served.models.get(change.model)
             revision = before.revision + 1 if before is not None else config.revision
-            return ServeModel(msgspec.structs.replace(config, revision=revision))
+            # Who loads a model again by hand may change what it takes, as in Triton.
+            return ServeModel(msgspec.structs.replace(config, revision=revision), may_differ=True)
         if isinstance(change, UnloadModel) and change.model not in self._served.models:
             raise RequestError(
                 ErrorCode.NOT_FOUND,

@@ -38,8 +38,11 @@ from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
 
-Load = Callable[[ServingConfig, tuple[LoadedVersion, ...]], ServedModel]
-"""Loads a model of which some versions are served already; blocks, and runs in a thread."""
+Load = Callable[[ServingConfig, tuple[LoadedVersion, ...], bool], ServedModel]
+"""Loads a model of which some versions are served already, and which may differ from them or not.
+
+Blocks, and runs in a thread.
+"""
 
 
 class ChangeSteps:
@@ -97,7 +100,7 @@ class ChangeSteps:
         try:
             if isinstance(step, ServeModel):
                 live = self._store.versions(step.config.model)
-                model = await self._loop.run_in_executor(None, self._load, step.config, live)
+                model = await self._loop.run_in_executor(None, self._load, step.config, live, step.may_differ)
             elif isinstance(step, RegisterRegion):
                 self._regions.register(step.name, step.key, step.offset, step.byte_size)
         except RequestError as error:

@@ -33,6 +33,8 @@ class ServeModel(msgspec.Struct, frozen=True, tag="serve_model"):
     """Serve a model, in place of what was served under its name."""
 
     config: ServingConfig
+    may_differ: bool = False
+    """Its inputs and outputs need not be those of what is served under its name."""
 
 
 Step = ServeModel | UnloadModel | RegisterRegion | UnregisterRegion

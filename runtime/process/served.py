@@ -55,7 +55,8 @@ class Served:
         steps: list[Step] = []
         for name in sorted(missed.models):
             config = self.models.get(name)
-            steps.append(UnloadModel(name) if config is None else ServeModel(config))
+            # Whether it may differ was decided when the others took it.
+            steps.append(UnloadModel(name) if config is None else ServeModel(config, may_differ=True))
         for name in sorted(missed.regions):
             steps.append(UnregisterRegion(name))
             if name in self.regions:

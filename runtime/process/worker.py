@@ -197,10 +197,18 @@ class Worker:
     def _give_back(self) -> None:
         self._loop.run_in_executor(None, give_back_freed_memory)
 
-    def _load_model(self, config: ServingConfig, live: tuple[LoadedVersion, ...] = ()) -> ServedModel:
+    def _load_model(
+        self, config: ServingConfig, live: tuple[LoadedVersion, ...] = (), may_differ: bool = False
+    ) -> ServedModel:
         settings = self._settings
-        known = {version.version_id: version for version in live}
-        return load_model(config, settings.threads or 1, settings.provider, self._metrics.version, known)
+        return load_model(
+            config,
+            settings.threads or 1,
+            settings.provider,
+            self._metrics.version,
+            {version.version_id: version for version in live},
+            may_differ=may_differ,
+        )
 
     async def _load(self) -> None:
         self._store.expect(config.model for config in self._start.models)
