@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +24,33 @@ async def in_the_loop(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class Awaited:
-    """An asyncio client in a loop of its own; a call waits for the answer."""
+    """An asyncio client whose loop runs in a thread of its own; a call waits for the answer."""
 
     def __init__(self, url: str, **settings: Any) -> None:
-        self._runner = asyncio.Runner()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         self.client = AsyncClient(url, **settings)
 
     def run(self, call: Callable[[AsyncClient], Any]) -> Any:
-        return self._runner.run(call(self.client))
+        return self._wait(call(self.client))
 
     def __getattr__(self, name: str) -> Any:
         if name == "batching":
             return self.client.batching
         method = getattr(self.client, name)
         if name == "renegotiate":
-            return lambda offer: self._runner.run(in_the_loop(method, offer))
-        return lambda *arguments, **named: self._runner.run(method(*arguments, **named))
+            return lambda offer: self._wait(in_the_loop(method, offer))
+        return lambda *arguments, **named: self._wait(method(*arguments, **named))
 
     def close(self) -> None:
-        self._runner.run(self.client.close())
-        self._runner.close()
+        self._wait(self.client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+    def _wait(self, awaited: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(awaited, self._loop).result(PATIENCE * 2)
 
 
 Connect = Callable[..., Any]
