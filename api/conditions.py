@@ -13,7 +13,9 @@ class ConditionType(StrEnum):
     RESOURCES_ALLOCATED = "ResourcesAllocated"
     """Every pod is bound to a node and holds its devices."""
     ROLLOUT_BLOCKED = "RolloutBlocked"
-    """The newest generation cannot come up; the message says what to do."""
+    """Something that was asked for does not come to be; the message says what. What serves, serves on."""
+    TRAFFIC_SETTLED = "TrafficSettled"
+    """Every pod that serves reports the newest revision of versions, weights and limits."""
 
 
 class Reason(StrEnum):
@@ -23,6 +25,7 @@ class Reason(StrEnum):
     SCALED_TO_ZERO = "ScaledToZero"
     WAITING_FOR_REPLICAS = "WaitingForReplicas"
     WAITING_FOR_DEPENDENCIES = "WaitingForDependencies"
+    DEPENDENCY_CYCLE = "DependencyCycle"
     WAITING_FOR_SCHEDULING = "WaitingForScheduling"
     ALL_PODS_SCHEDULED = "AllPodsScheduled"
     UNSCHEDULABLE = "Unschedulable"
@@ -34,6 +37,9 @@ class Reason(StrEnum):
     NAME_TAKEN = "NameTaken"
     INVALID_SPEC = "InvalidSpec"
     PROGRESSING = "Progressing"
+    REVISION_LIVE = "RevisionLive"
+    WAITING_FOR_REVISION = "WaitingForRevision"
+    REVISION_REFUSED = "RevisionRefused"
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):

@@ -36,7 +36,7 @@ MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "mcp2026-operator"
 """Also the field manager of the operator's server-side applies."""
 RUNTIME_ACCOUNT_SUFFIX: Final = "-mcp2026-runtime"
-"""A model's pods run as the service account `<model>` with this suffix; the chart's admission policy goes by it."""
+"""Pods run as the service account of their model's name and this suffix: the admission policy goes by it."""
 DEVICE_PLUGIN_FIELD_MANAGER: Final = "mcp2026-device-plugin"
 
 SCHEDULER_NAME: Final = "mcp2026-scheduler"

@@ -61,13 +61,8 @@ class LocalCluster:
                 for position, process in enumerate(self.processes)
             )
             deployment = {**deployment, "status": _deployment_status(pods)}
-        return Observed(
-            resource=self.resource,
-            config_map=self.children.get("ConfigMap"),
-            service=self.children.get("Service"),
-            deployment=deployment,
-            pods=pods,
-        )
+        children = {**self.children, **({"Deployment": deployment} if deployment else {})}
+        return Observed(self.resource, children, pods)
 
     def carry_out(self, action: Action) -> str | None:
         """Do what `action` asks, and return a line for the user, if it is worth one."""

@@ -56,13 +56,21 @@ def mounts(deployment: Manifest, config_folder: Path, claims: Mapping[str, Path]
 
 
 def arguments(deployment: Manifest, where: Mounts, port: int, grpc_port: int) -> list[str]:
-    """Return the runtime container's arguments, changed to listen on these ports of loopback alone."""
-    given = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    """Return the runtime container's arguments, changed to listen on these ports of loopback alone.
+
+    There is no API server to watch: new revisions come by the file.
+    """
+    given = _without("--serving-config-map", deployment["spec"]["template"]["spec"]["containers"][0]["args"])
     replaced = {"--port": str(port), "--grpc-port": str(grpc_port), "--host": LOOPBACK}
     return [
         replaced.get(before, where.local(argument))
         for before, argument in zip(["", *given], given, strict=False)
     ]
+
+
+def _without(flag: str, arguments: list[str]) -> list[str]:
+    position = arguments.index(flag)
+    return [*arguments[:position], *arguments[position + 2 :]]
 
 
 def local_config(config_map: Manifest, where: Mounts) -> ServingConfig:

@@ -14,11 +14,12 @@ from mcp2026.operator.adapters.api_server import KINDS, ApiServer
 from mcp2026.operator.children.ownership import child_name
 from mcp2026.operator.errors import ApiRequestError, OperatorError
 from mcp2026.operator.manifests import Manifest
+from mcp2026.operator.modes import child_kinds
 from mcp2026.operator.observed import Observed
 from mcp2026.operator.progress import status_document, timestamp
 from mcp2026.operator.reconcile import reconcile
 from mcp2026.operator.settings import Settings
-from mcp2026.operator.store import CHILD_KINDS, ModelKey, Store
+from mcp2026.operator.store import ModelKey, Store
 from mcp2026.operator.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class Controller:
         if "deletionTimestamp" in observed.resource["metadata"]:
             return observed
         namespace, name = key
-        for kind in CHILD_KINDS:
+        for kind in child_kinds(observed.resource):
             if observed.child(kind) is None:
                 found = await asyncio.to_thread(self._api.get, kind, namespace, child_name(kind, name))
                 if found is not None:

@@ -4,35 +4,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcp2026.api.conditions import ConditionType
-from mcp2026.api.lifecycle import Phase
 from mcp2026.api.names import MANAGED_BY, MANAGED_BY_LABEL, MANIFEST_DIGEST_ANNOTATION
 from mcp2026.operator.manifests import Manifest
-
-_CHILD_FIELDS = {"ConfigMap": "config_map", "Service": "service", "Deployment": "deployment"}
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One InferenceModel, its children and its dependencies, as last seen. Absent is None."""
+    """One InferenceModel, its children and its dependencies, as last seen."""
 
     resource: Manifest
-    config_map: Manifest | None = None
-    service: Manifest | None = None
-    deployment: Manifest | None = None
+    children: Mapping[str, Manifest] = field(default_factory=dict)
+    """By kind; what bears a child's name, whoever made it."""
     pods: tuple[Manifest, ...] = ()
+    leases: Mapping[str, Manifest] = field(default_factory=dict)
+    """On which pods report, by the pod's name."""
     dependencies: Mapping[str, Manifest | None] = field(default_factory=dict)
     """The InferenceModels of the namespace that the model names in dependsOn."""
+    cycle: tuple[str, ...] = ()
+    """The way from the model along dependsOn back to itself; empty if there is none."""
 
     def child(self, kind: str) -> Manifest | None:
-        """Return the child of `kind`."""
-        found: Manifest | None = getattr(self, _CHILD_FIELDS[kind])
-        return found
+        """Return the child of `kind`, or None if there is none."""
+        return self.children.get(kind)
 
     def with_child(self, kind: str, child: Manifest) -> "Observed":
         """Return the same with `child` as its child of `kind`."""
-        fields: dict[str, Any] = {_CHILD_FIELDS[kind]: child}
-        return replace(self, **fields)
+        return replace(self, children={**self.children, kind: child})
 
 
 def at(value: Any, *path: str) -> Any:
@@ -60,13 +57,17 @@ def is_scheduled(pod: Manifest) -> bool:
     return bool(condition_of(pod, "PodScheduled").get("status") == "True")
 
 
-def newest_pods(pods: tuple[Manifest, ...], template_digest: str) -> tuple[Manifest, ...]:
-    """Return the pods that were made from the newest template and are not on their way out."""
+def staying(pods: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
+    """Return the pods that are not on their way out."""
+    return tuple(pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
+
+
+def of_template(pods: tuple[Manifest, ...], template_digest: str) -> tuple[Manifest, ...]:
+    """Return the pods that were made from this template."""
     return tuple(
         pod
         for pod in pods
         if at(pod, "metadata", "annotations", MANIFEST_DIGEST_ANNOTATION) == template_digest
-        and "deletionTimestamp" not in pod["metadata"]
     )
 
 
@@ -78,12 +79,3 @@ def belongs_to(child: Manifest, owner_uid: str) -> bool:
     if controller is not None:
         return bool(controller.get("uid") == owner_uid)
     return bool(at(child, "metadata", "labels", MANAGED_BY_LABEL) == MANAGED_BY)
-
-
-def dependency_is_met(dependency: Manifest | None) -> bool:
-    """Say whether a model that others wait for serves, or has completed its work."""
-    if dependency is None or "deletionTimestamp" in dependency["metadata"]:
-        return False
-    if at(dependency, "status", "phase") in (Phase.SUCCEEDED, Phase.COMPLETED):
-        return True
-    return bool(condition_of(dependency, ConditionType.READY).get("status") == "True")

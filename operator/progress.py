@@ -64,9 +64,9 @@ def _told(condition: Condition) -> EmitEvent | None:
     blocked = condition.type == ConditionType.ROLLOUT_BLOCKED and condition.status == "True"
     if blocked or condition.reason == Reason.INVALID_SPEC:
         return EmitEvent("Warning", condition.reason, condition.message)
-    if condition.type == ConditionType.READY and (
-        condition.status == "True" or condition.reason == Reason.WAITING_FOR_DEPENDENCIES
-    ):
+    good_news = condition.type in (ConditionType.READY, ConditionType.TRAFFIC_SETTLED)
+    waiting = condition.type == ConditionType.READY and condition.reason == Reason.WAITING_FOR_DEPENDENCIES
+    if waiting or (good_news and condition.status == "True"):
         return EmitEvent("Normal", condition.reason, condition.message)
     return None
 

@@ -1,11 +1,11 @@
 """Why a rollout does not come up, told in one sentence from what pods and Deployment report."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from mcp2026.api.conditions import Reason
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import at, condition_of
+from mcp2026.operator.situation import Blocked
 
 _PULL_FAILURES = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
@@ -13,14 +13,6 @@ _PULL_FAILURES = frozenset(
 _CONTAINER_FAILURES = frozenset(
     {"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """What keeps the newest generation from coming up."""
-
-    reason: Reason
-    message: str
 
 
 def blocked_by(deployment: Manifest | None, pods: tuple[Manifest, ...]) -> Blocked | None:

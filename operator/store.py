@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 
 from mcp2026.api.names import INFERENCE_MODEL_KIND, MODEL_LABEL
 from mcp2026.operator.children.ownership import child_name
+from mcp2026.operator.dependencies import cycle_through, named_in, waiting_on
 from mcp2026.operator.manifests import Manifest
+from mcp2026.operator.modes import ALL_CHILD_KINDS
 from mcp2026.operator.observed import Observed, at
 
 ModelKey = tuple[str, str]
 """Namespace and name of an InferenceModel."""
 
-CHILD_KINDS = ("ConfigMap", "Service", "Deployment")
+_MANY_OF_A_MODEL = ("Pod", "Lease")
+"""Kinds that are found by the model's label and not by a name that follows from the model's."""
 
 
 @dataclass(slots=True)
@@ -19,7 +22,9 @@ class Store:
     """Objects by kind, namespace and name."""
 
     _objects: dict[str, dict[ModelKey, Manifest]] = field(default_factory=dict)
-    _pods: dict[ModelKey, dict[str, Manifest]] = field(default_factory=dict)
+    _of_model: dict[str, dict[ModelKey, dict[str, Manifest]]] = field(
+        default_factory=lambda: {kind: {} for kind in _MANY_OF_A_MODEL}
+    )
 
     def put(self, kind: str, seen: Manifest) -> set[ModelKey]:
         """Keep `seen` unless something newer is known, and return the models that it concerns."""
@@ -28,8 +33,8 @@ class Store:
         if known is not None and _version(seen) < _version(known):
             return set()
         self._objects.setdefault(kind, {})[key] = seen
-        if kind == "Pod" and (model := model_of(kind, seen)):
-            self._pods.setdefault(model, {})[key[1]] = seen
+        if kind in self._of_model and (model := model_of(kind, seen)):
+            self._of_model[kind].setdefault(model, {})[key[1]] = seen
         return self._concerned(kind, seen)
 
     def drop(self, kind: str, gone: Manifest) -> set[ModelKey]:
@@ -38,13 +43,14 @@ class Store:
         known = self._objects.get(kind, {}).get(key)
         if known is None or known["metadata"].get("uid") != gone["metadata"].get("uid"):
             return set()
+        concerned = self._concerned(kind, known)
         del self._objects[kind][key]
-        model = model_of(kind, known)
-        if kind == "Pod" and model in self._pods:
-            self._pods[model].pop(key[1], None)
-            if not self._pods[model]:
-                del self._pods[model]
-        return self._concerned(kind, known)
+        of_model, model = self._of_model.get(kind, {}), model_of(kind, known)
+        if model in of_model:
+            of_model[model].pop(key[1], None)
+            if not of_model[model]:
+                del of_model[model]
+        return concerned
 
     def replace(
         self, kind: str, listed: Iterable[Manifest], list_version: str, namespace: str | None
@@ -72,28 +78,32 @@ class Store:
         if resource is None:
             return None
         namespace, name = key
+        found = {
+            kind: self._objects.get(kind, {}).get((namespace, child_name(kind, name)))
+            for kind in ALL_CHILD_KINDS
+        }
         return Observed(
             resource=resource,
-            config_map=self._objects.get("ConfigMap", {}).get((namespace, child_name("ConfigMap", name))),
-            service=self._objects.get("Service", {}).get((namespace, child_name("Service", name))),
-            deployment=self._objects.get("Deployment", {}).get((namespace, child_name("Deployment", name))),
-            pods=tuple(self._pods.get(key, {}).values()),
-            dependencies={wanted: models.get((namespace, wanted)) for wanted in _depends_on(resource)},
+            children={kind: child for kind, child in found.items() if child is not None},
+            pods=tuple(self._of_model["Pod"].get(key, {}).values()),
+            leases=dict(self._of_model["Lease"].get(key, {})),
+            dependencies={wanted: models.get((namespace, wanted)) for wanted in named_in(resource)},
+            cycle=cycle_through(name, self._graph(namespace)) if named_in(resource) else (),
         )
 
+    def _graph(self, namespace: str) -> dict[str, tuple[str, ...]]:
+        models = self._objects.get(INFERENCE_MODEL_KIND, {})
+        return {key[1]: named_in(other) for key, other in models.items() if key[0] == namespace}
+
     def _concerned(self, kind: str, changed: Manifest) -> set[ModelKey]:
-        """Return the model that `changed` is or belongs to; for a model also those that depend on it."""
+        """Return the model that `changed` is or belongs to; for a model also those that wait for it."""
         model = model_of(kind, changed)
         if model is None:
             return set()
         if kind != INFERENCE_MODEL_KIND:
             return {model}
         namespace, name = model
-        return {model} | {
-            key
-            for key, other in self._objects.get(INFERENCE_MODEL_KIND, {}).items()
-            if key[0] == namespace and name in _depends_on(other)
-        }
+        return {model, *((namespace, waiting) for waiting in waiting_on(name, self._graph(namespace)))}
 
 
 def object_key(resource: Manifest) -> ModelKey:
@@ -109,11 +119,6 @@ def model_of(kind: str, resource: Manifest) -> ModelKey | None:
         return namespace, name
     label = at(resource, "metadata", "labels", MODEL_LABEL)
     return (namespace, label) if isinstance(label, str) else None
-
-
-def _depends_on(resource: Manifest) -> list[str]:
-    wanted = at(resource, "spec", "dependsOn")
-    return [name for name in wanted if isinstance(name, str)] if isinstance(wanted, list) else []
 
 
 def _version(resource: Manifest) -> int:

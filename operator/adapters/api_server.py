@@ -55,10 +55,14 @@ KINDS = {
     kind.kind: kind
     for kind in (
         Kind(INFERENCE_MODEL_KIND, GROUP, VERSION, INFERENCE_MODEL_PLURAL),
+        Kind("ServiceAccount", "", "v1", "serviceaccounts", _OURS),
+        Kind("Role", "rbac.authorization.k8s.io", "v1", "roles", _OURS),
+        Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings", _OURS),
         Kind("ConfigMap", "", "v1", "configmaps", _OURS),
         Kind("Service", "", "v1", "services", _OURS),
         Kind("Deployment", "apps", "v1", "deployments", _OURS),
         Kind("Pod", "", "v1", "pods", _OURS),
+        Kind("Lease", "coordination.k8s.io", "v1", "leases", MODEL_LABEL),
     )
 }
 

@@ -1,5 +1,6 @@
 """The objects that one InferenceModel becomes, as manifests."""
 
+from mcp2026.operator.children.access import role, role_binding, service_account
 from mcp2026.operator.children.deployment import deployment
 from mcp2026.operator.children.service import service
 from mcp2026.operator.children.serving_config import (
@@ -11,7 +12,10 @@ from mcp2026.operator.children.serving_config import (
 
 __all__ = [
     "deployment",
+    "role",
+    "role_binding",
     "service",
+    "service_account",
     "serving_config",
     "serving_config_map",
     "serving_digest",

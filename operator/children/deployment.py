@@ -1,7 +1,8 @@
 """The Deployment that runs a model's replicas.
 
-Whatever a change here touches in the pod template restarts pods, so only what a pod cannot learn otherwise
-is in it.
+Whatever changes in the pod template restarts pods, so only what a pod cannot learn otherwise is in it: image,
+workers, GPUs, resources, priority class, and the claims. Versions, weights, limits and tenants it learns from
+its ConfigMap (docs/decisions/0090).
 """
 
 from typing import Any
@@ -15,26 +16,31 @@ from mcp2026.api.names import (
     MANIFEST_DIGEST_ANNOTATION,
     MODEL_LABEL,
     MODELS_DIRECTORY,
+    POD_NAME_VARIABLE,
+    POD_NAMESPACE_VARIABLE,
     POD_UID_VARIABLE,
     QOS_CLASS_VARIABLE,
     REST_PORT,
     SERVING_CONFIG_DIRECTORY,
     SERVING_CONFIG_KEY,
-    SERVING_REVISION_ANNOTATION,
 )
 from mcp2026.api.scheduling_context import pod_qos_class
 from mcp2026.operator.children.ownership import child_metadata, child_name, labels
 from mcp2026.operator.manifests import Manifest, digest, with_digest
+from mcp2026.operator.observed import at
 from mcp2026.operator.settings import PodSettings
 
 _STARTUP_SECONDS = 600
 """How long a model may take to load before its pod is restarted."""
+_CLAIM_VOLUMES = "models-"
 
 
-def deployment(model: InferenceModel, serving: str, settings: PodSettings) -> Manifest:
-    """Return the Deployment ``<model>``. `serving` is the digest of the serving configuration."""
-    template = _pod_template(model, serving, settings)
-    template["metadata"]["annotations"][MANIFEST_DIGEST_ANNOTATION] = digest(template)
+def deployment(model: InferenceModel, settings: PodSettings, running: Manifest | None = None) -> Manifest:
+    """Return the Deployment ``<model>``. `running` is the one that is there.
+
+    A claim that no version uses any more stays mounted in the pods that have it, until they are replaced for
+    another reason.
+    """
     return with_digest(
         {
             "apiVersion": "apps/v1",
@@ -46,15 +52,40 @@ def deployment(model: InferenceModel, serving: str, settings: PodSettings) -> Ma
                 "progressDeadlineSeconds": _STARTUP_SECONDS + 60,
                 "selector": {"matchLabels": {MODEL_LABEL: model.name}},
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(model)},
-                "template": template,
+                "template": _template(model, settings, running),
             },
         }
     )
 
 
+def _template(model: InferenceModel, settings: PodSettings, running: Manifest | None) -> dict[str, Any]:
+    used = {claim_and_path(version.uri)[0] for version in model.spec.versions}
+    mounted = _mounted_claims(running)
+    if used < mounted:
+        kept = _pod_template(model, mounted, settings)
+        if template_digest_of(kept) == template_digest_of(at(running, "spec", "template")):
+            return kept
+    return _pod_template(model, used, settings)
+
+
+def _mounted_claims(running: Manifest | None) -> set[str]:
+    volumes = at(running, "spec", "template", "spec", "volumes") or []
+    claims = [
+        at(volume, "persistentVolumeClaim", "claimName")
+        for volume in volumes
+        if str(at(volume, "name")).startswith(_CLAIM_VOLUMES)
+    ]
+    return {claim for claim in claims if isinstance(claim, str)}
+
+
 def template_digest(manifest: Manifest) -> str:
     """Return the digest of the pod template in a Deployment made here."""
-    return str(manifest["spec"]["template"]["metadata"]["annotations"][MANIFEST_DIGEST_ANNOTATION])
+    return template_digest_of(manifest["spec"]["template"])
+
+
+def template_digest_of(template: Any) -> str:
+    """Return the digest that a pod template carries; one that we did not make has none."""
+    return str(at(template, "metadata", "annotations", MANIFEST_DIGEST_ANNOTATION))
 
 
 def _rolling_update(model: InferenceModel) -> dict[str, int]:
@@ -64,20 +95,22 @@ def _rolling_update(model: InferenceModel) -> dict[str, int]:
     return {"maxSurge": 1, "maxUnavailable": 0}
 
 
-def _pod_template(model: InferenceModel, serving: str, settings: PodSettings) -> dict[str, Any]:
-    annotations = {SERVING_REVISION_ANNOTATION: serving}
+def _pod_template(model: InferenceModel, claims: set[str], settings: PodSettings) -> dict[str, Any]:
+    volumes = _claim_volumes(claims)
+    annotations = {}
     spec: dict[str, Any] = {
-        "automountServiceAccountToken": False,
+        "serviceAccountName": child_name("ServiceAccount", model.name),
+        "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": settings.termination_grace_seconds,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [_runtime_container(model, settings)],
+        "containers": [_runtime_container(model, volumes, settings)],
         "volumes": [
             {"name": "serving-config", "configMap": {"name": child_name("ConfigMap", model.name)}},
             {"name": "tmp", "emptyDir": {}},
             *(
                 {"name": volume, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
-                for volume, claim in _claims(model)
+                for volume, claim in volumes
             ),
         ],
     }
@@ -86,16 +119,19 @@ def _pod_template(model: InferenceModel, serving: str, settings: PodSettings) ->
         spec["schedulerName"] = settings.scheduler_name
     if model.spec.priority_class_name is not None:
         spec["priorityClassName"] = model.spec.priority_class_name
-    return {"metadata": {"labels": labels(model), "annotations": annotations}, "spec": spec}
+    template = {"metadata": {"labels": labels(model), "annotations": annotations}, "spec": spec}
+    annotations[MANIFEST_DIGEST_ANNOTATION] = digest(template)
+    return template
 
 
-def _claims(model: InferenceModel) -> list[tuple[str, str]]:
-    """Return each claim once, with the name of its volume: a claim's name may be too long for one."""
-    claims = sorted({claim_and_path(version.uri)[0] for version in model.spec.versions})
-    return [(f"models-{position}", claim) for position, claim in enumerate(claims)]
+def _claim_volumes(claims: set[str]) -> list[tuple[str, str]]:
+    """Return each claim with the name of its volume: a claim's name may be too long for one."""
+    return [(f"{_CLAIM_VOLUMES}{position}", claim) for position, claim in enumerate(sorted(claims))]
 
 
-def _runtime_container(model: InferenceModel, settings: PodSettings) -> dict[str, Any]:
+def _runtime_container(
+    model: InferenceModel, volumes: list[tuple[str, str]], settings: PodSettings
+) -> dict[str, Any]:
     return {
         "name": "runtime",
         "image": settings.runtime_image,
@@ -104,6 +140,8 @@ def _runtime_container(model: InferenceModel, settings: PodSettings) -> dict[str
         "args": [
             "--serving-config",
             f"{SERVING_CONFIG_DIRECTORY}/{SERVING_CONFIG_KEY}",
+            "--serving-config-map",
+            child_name("ConfigMap", model.name),
             "--host",
             "0.0.0.0",
             "--port",
@@ -137,7 +175,7 @@ def _runtime_container(model: InferenceModel, settings: PodSettings) -> dict[str
             {"name": "tmp", "mountPath": "/tmp"},
             *(
                 {"name": volume, "mountPath": f"{MODELS_DIRECTORY}/{claim}", "readOnly": True}
-                for volume, claim in _claims(model)
+                for volume, claim in volumes
             ),
         ],
     }
@@ -146,11 +184,17 @@ def _runtime_container(model: InferenceModel, settings: PodSettings) -> dict[str
 def _environment(model: InferenceModel) -> list[dict[str, Any]]:
     resources = model.spec.resources
     qos_class = pod_qos_class([(resources.requests, resources.limits)])
-    uid = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}
     return [
-        {"name": POD_UID_VARIABLE, "valueFrom": uid},
+        _of_the_pod(POD_NAME_VARIABLE, "name"),
+        _of_the_pod(POD_NAMESPACE_VARIABLE, "namespace"),
+        _of_the_pod(POD_UID_VARIABLE, "uid"),
         {"name": QOS_CLASS_VARIABLE, "value": qos_class.value},
     ]
+
+
+def _of_the_pod(variable: str, field: str) -> dict[str, Any]:
+    reference = {"apiVersion": "v1", "fieldPath": f"metadata.{field}"}
+    return {"name": variable, "valueFrom": {"fieldRef": reference}}
 
 
 def _probe(path: str, *, period_seconds: int, failures: int) -> dict[str, Any]:

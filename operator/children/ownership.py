@@ -9,6 +9,7 @@ from mcp2026.api.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     MODEL_LABEL,
+    RUNTIME_ACCOUNT_SUFFIX,
 )
 
 
@@ -19,6 +20,8 @@ def labels(model: InferenceModel) -> dict[str, str]:
 
 def child_name(kind: str, model: str) -> str:
     """Return the name of a model's child of `kind`."""
+    if kind in ("ServiceAccount", "Role", "RoleBinding"):
+        return f"{model}{RUNTIME_ACCOUNT_SUFFIX}"
     return f"{model}-serving" if kind == "ConfigMap" else model
 
 

@@ -4,7 +4,7 @@ import msgspec
 
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.inference_model import InferenceModel, ModelVersion, claim_and_path
-from mcp2026.api.names import MODELS_DIRECTORY, SERVING_CONFIG_KEY, SERVING_REVISION_ANNOTATION
+from mcp2026.api.names import MODELS_DIRECTORY, SERVING_CONFIG_KEY
 from mcp2026.api.quality_of_service import PriorityLevels, QueueLimits
 from mcp2026.api.serving import (
     Priorities,
@@ -17,6 +17,7 @@ from mcp2026.api.serving import (
 from mcp2026.operator.children.ownership import child_metadata
 from mcp2026.operator.manifests import Manifest, digest, with_digest
 from mcp2026.operator.observed import Observed, at
+from mcp2026.operator.traffic import largest_reported
 
 
 def serving_config(model: InferenceModel, revision: int) -> ServingConfig:
@@ -65,23 +66,29 @@ def serving_digest(config: ServingConfig) -> str:
 
 
 def serving_revision(model: InferenceModel, observed: Observed) -> int:
-    """Return the revision of the wanted configuration: the known one while it is unchanged, else the next.
+    """Return the revision of the wanted configuration: the newest known, if that says the same, or the next.
 
-    What is known lies in two places, the status and the ConfigMap. An operator that dies between writing
-    the two leaves the larger number in the ConfigMap; a ConfigMap deleted by hand leaves it in the status.
+    A pod only takes a revision above the one it serves, so no number may come twice with another content.
+    What is known lies in three places. An operator that dies between writing ConfigMap and status leaves the
+    larger number in the ConfigMap; a ConfigMap deleted by hand leaves it in the status; and if both are lost,
+    or come back from an old backup, the pods still report theirs. Only the ConfigMap tells what a number
+    stood for; without it the same content gets the next number, which costs the pods nothing.
     """
-    wanted = serving_digest(serving_config(model, revision=1))
     written = _written_config(observed)
-    known = max(model.status.traffic.revision, written.revision if written else 0)
-    template = at(observed.deployment, "spec", "template", "metadata", "annotations")
-    unchanged = (written is not None and serving_digest(written) == wanted) or (
-        at(template, SERVING_REVISION_ANNOTATION) == wanted
+    known = max(
+        model.status.traffic.revision,
+        written.revision if written else 0,
+        largest_reported(observed.leases.values()),
     )
-    return max(known, 1) if unchanged else known + 1
+    if written is not None and written.revision == known:
+        wanted = serving_config(model, revision=known)
+        if serving_digest(written) == serving_digest(wanted):
+            return known
+    return known + 1
 
 
 def _written_config(observed: Observed) -> ServingConfig | None:
-    document = at(observed.config_map, "data", SERVING_CONFIG_KEY)
+    document = at(observed.child("ConfigMap"), "data", SERVING_CONFIG_KEY)
     if not isinstance(document, str):
         return None
     try:

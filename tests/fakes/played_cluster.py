@@ -1,6 +1,7 @@
 """A cluster played in memory: it stores what is applied and moves Deployments and pods when it is told to."""
 
 import copy
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,7 +34,9 @@ class PlayedCluster:
         self.resource = resource
         self.children: dict[str, Manifest] = {}
         self.pods: dict[str, Manifest] = {}
+        self.leases: dict[str, Manifest] = {}
         self.dependencies: dict[str, Manifest | None] = {}
+        self.cycle: tuple[str, ...] = ()
         self.now = START
         self.told: list[EmitEvent] = []
 
@@ -41,11 +44,11 @@ class PlayedCluster:
         return copy.deepcopy(
             Observed(
                 resource=self.resource,
-                config_map=self.children.get("ConfigMap"),
-                service=self.children.get("Service"),
-                deployment=self.children.get("Deployment"),
+                children=self.children,
                 pods=tuple(self.pods.values()),
+                leases=self.leases,
                 dependencies=self.dependencies,
+                cycle=self.cycle,
             )
         )
 
@@ -88,16 +91,20 @@ class PlayedCluster:
         """Let the Deployment's controller make its pods; `replace`: those of older templates end."""
         if replace:
             self.pods.clear()
+            self.leases.clear()
         template = self.deployment["spec"]["template"]
         suffix = template["metadata"]["annotations"]["mcp2026.io/manifest-digest"][:6]
         for position in range(self.deployment["spec"]["replicas"]):
             name = f"{self.resource['metadata']['name']}-{suffix}-{position}"
             metadata = {**copy.deepcopy(template["metadata"]), "name": name, "namespace": "team-a"}
+            metadata["uid"] = f"uid-{name}"
             conditions = [
                 {"type": "PodScheduled", "status": str(scheduled)},
                 {"type": "Ready", "status": str(ready)},
             ]
             self.pods[name] = {"metadata": metadata, "status": {"conditions": conditions}}
+            if ready:
+                self.report(name)
         wanted = self.deployment["spec"]["replicas"]
         self.deployment["status"] = {
             "observedGeneration": self.deployment["metadata"]["generation"],
@@ -106,6 +113,31 @@ class PlayedCluster:
             "readyReplicas": wanted if ready else 0,
             "availableReplicas": wanted if ready else 0,
         }
+
+    def report(self, pod: str, live: int | None = None, failed: int | None = None, problem: str = "") -> None:
+        """Let a pod say what it serves: what the ConfigMap says, if nothing else is given."""
+        told = {
+            "mcp2026.io/live-revision": str(live or self.revision),
+            "mcp2026.io/failed-revision": None if failed is None else str(failed),
+            "mcp2026.io/revision-problem": problem or None,
+        }
+        metadata = {
+            "name": pod,
+            "namespace": "team-a",
+            "annotations": {name: text for name, text in told.items() if text is not None},
+        }
+        self.leases[pod] = {"metadata": metadata, "spec": {"holderIdentity": f"uid-{pod}"}}
+
+    def follow(self) -> None:
+        """Let every pod serve the newest revision, and the operator see it."""
+        for pod in self.pods:
+            self.report(pod)
+        self.reconcile()
+
+    @property
+    def revision(self) -> int:
+        """The revision in the ConfigMap."""
+        return int(json.loads(self.children["ConfigMap"]["data"]["serving.json"])["revision"])
 
     def serve(self) -> None:
         """Go from the first apply to a model that is ready."""

@@ -20,7 +20,7 @@ MODEL = parse_inference_model(
         workers=3,
     )
 )
-DEPLOYMENT = deployment(MODEL, "digest", PodSettings("image", lame_duck_seconds=0))
+DEPLOYMENT = deployment(MODEL, PodSettings("image", lame_duck_seconds=0))
 CLAIMS = {"models": Path("/data/one"), "models-2": Path("/data/two")}
 CONFIG_FOLDER = Path("/private")
 

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
-from mcp2026.api.inference_model import parse_inference_model
+from mcp2026.api.inference_model import InferenceModel, parse_inference_model
 from mcp2026.api.serving import decode_serving_config
 from mcp2026.operator.children import (
     deployment,
+    role,
+    role_binding,
     service,
+    service_account,
     serving_config,
     serving_config_map,
     serving_digest,
@@ -68,6 +71,10 @@ def metadata(name: str) -> dict[str, Any]:
     }
 
 
+def of_the_pod(variable: str, path: str) -> dict[str, Any]:
+    return {"name": variable, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
 def test_the_config_map_tells_each_runtime_what_to_serve() -> None:
     manifest = without_digests(serving_config_map(GPU_MODEL, serving_config(GPU_MODEL, revision=7)))
     document = json.loads(manifest["data"].pop("serving.json"))
@@ -108,14 +115,22 @@ def test_the_config_map_tells_each_runtime_what_to_serve() -> None:
         "tenants": [{"tenantId": "acme", "weight": 3}, {"tenantId": "beta", "weight": 1}],
         "execution": {"instances": 1, "maxRows": None, "paddedBatchSizes": []},
         "versions": [
-            {"versionId": "v1", "weight": 90, "path": "/mnt/models/models/resnet50/1.onnx", "sha256": None},
+            {
+                "versionId": "v1",
+                "weight": 90,
+                "path": "/mnt/models/models/resnet50/1.onnx",
+                "sha256": None,
+                "labels": [],
+            },
             {
                 "versionId": "v2",
                 "weight": 10,
                 "path": "/mnt/models/candidates/resnet50/2.onnx",
                 "sha256": "ab" * 32,
+                "labels": [],
             },
         ],
+        "allowIncompatible": False,
     }
 
 
@@ -141,7 +156,7 @@ def test_the_service_leads_to_the_pods() -> None:
 
 
 def test_the_deployment_of_a_model_with_gpus() -> None:
-    assert without_digests(deployment(GPU_MODEL, "0123456789abcdef", SETTINGS)) == {
+    assert without_digests(deployment(GPU_MODEL, SETTINGS)) == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata("resnet50"),
@@ -155,12 +170,12 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                 "metadata": {
                     "labels": LABELS,
                     "annotations": {
-                        "mcp2026.io/serving-revision": "0123456789abcdef",
                         "resource.kubernetes.io/device-type": "nvidia.com/gpu",
                     },
                 },
                 "spec": {
-                    "automountServiceAccountToken": False,
+                    "serviceAccountName": "resnet50-mcp2026-runtime",
+                    "automountServiceAccountToken": True,
                     "enableServiceLinks": False,
                     "terminationGracePeriodSeconds": 60,
                     "schedulerName": "mcp2026-scheduler",
@@ -174,6 +189,7 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                             "command": ["mcp2026-server"],
                             "args": [
                                 *("--serving-config", "/etc/mcp2026/serving.json"),
+                                *("--serving-config-map", "resnet50-serving"),
                                 *("--host", "0.0.0.0"),
                                 *("--port", "8080"),
                                 *("--grpc-port", "8081"),
@@ -182,12 +198,9 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                                 *("--log-format", "text"),
                             ],
                             "env": [
-                                {
-                                    "name": "MCP2026_POD_UID",
-                                    "valueFrom": {
-                                        "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}
-                                    },
-                                },
+                                of_the_pod("MCP2026_POD_NAME", "metadata.name"),
+                                of_the_pod("MCP2026_POD_NAMESPACE", "metadata.namespace"),
+                                of_the_pod("MCP2026_POD_UID", "metadata.uid"),
                                 {"name": "MCP2026_QOS_CLASS", "value": "Burstable"},
                             ],
                             "ports": [
@@ -249,7 +262,7 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
 
 
 def test_a_model_on_the_cpu_surges_and_uses_the_clusters_own_scheduler() -> None:
-    manifest = deployment(parse_inference_model(model()), "0123456789abcdef", SETTINGS)
+    manifest = deployment(parse_inference_model(model()), SETTINGS)
     pod = manifest["spec"]["template"]
     assert manifest["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert "schedulerName" not in pod["spec"]
@@ -267,31 +280,147 @@ def test_a_model_on_the_cpu_surges_and_uses_the_clusters_own_scheduler() -> None
     ],
 )
 def test_a_pod_is_told_its_qos_class(resources: dict[str, Any], qos_class: str) -> None:
-    manifest = deployment(parse_inference_model(model(resources=resources)), "d", SETTINGS)
+    manifest = deployment(parse_inference_model(model(resources=resources)), SETTINGS)
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     assert {"name": "MCP2026_QOS_CLASS", "value": qos_class} in container["env"]
 
 
 def test_scaling_does_not_change_the_pod_template() -> None:
     one, five = (
-        deployment(parse_inference_model(model(replicas=count)), "d", SETTINGS)["spec"]["template"]
+        deployment(parse_inference_model(model(replicas=count)), SETTINGS)["spec"]["template"]
         for count in (1, 5)
     )
     assert one == five
 
 
-QOS = [
-    pytest.param({"tenants": [{"tenantId": "acme"}]}, id="a tenant"),
-    pytest.param({"priorities": {"levels": 9}}, id="levels"),
-    pytest.param({"priorities": {"queues": {"1": {"maxRows": 1}}}}, id="the queue of a level"),
-    pytest.param({"queue": {"maxRows": 1}}, id="the queue"),
+LEARNT = [
+    pytest.param({"qos": {"tenants": [{"tenantId": "acme"}]}}, id="a tenant"),
+    pytest.param({"qos": {"priorities": {"levels": 9}}}, id="levels"),
+    pytest.param({"qos": {"priorities": {"queues": {"1": {"maxRows": 1}}}}}, id="the queue of a level"),
+    pytest.param({"qos": {"queue": {"maxRows": 1}}}, id="the queue"),
+    pytest.param({"batching": {"maxBatchSize": 16}}, id="batching"),
+    pytest.param(
+        {
+            "versions": [
+                {"versionId": "v1", "weight": 50, "uri": "pvc://models/1.onnx"},
+                {"versionId": "v2", "weight": 50, "uri": "pvc://models/2.onnx"},
+            ]
+        },
+        id="versions and weights",
+    ),
 ]
 
 
-@pytest.mark.parametrize("qos", QOS)
-def test_a_change_of_qos_changes_the_digest_and_so_rolls_the_pods(qos: dict[str, Any]) -> None:
-    plain, changed = (parse_inference_model(model(qos=part)) for part in ({}, qos))
+@pytest.mark.parametrize("change", LEARNT)
+def test_what_pods_learn_while_they_run_changes_the_digest_and_not_the_template(
+    change: dict[str, Any],
+) -> None:
+    plain, changed = (parse_inference_model(model(**spec)) for spec in ({}, change))
     assert serving_digest(serving_config(plain, 1)) != serving_digest(serving_config(changed, 1))
+    assert deployment(plain, SETTINGS) == deployment(changed, SETTINGS)
+
+
+ROLLING = [
+    pytest.param({"workers": 2}, id="workers"),
+    pytest.param({"gpu": {"count": 1}}, id="GPUs"),
+    pytest.param({"resources": {"limits": {"cpu": "1"}}}, id="resources"),
+    pytest.param({"priorityClassName": "mcp-gpu-high"}, id="the priority class"),
+    pytest.param({"versions": [{"versionId": "v1", "uri": "pvc://other/1.onnx"}]}, id="a claim"),
+]
+
+
+@pytest.mark.parametrize("change", ROLLING)
+def test_what_a_running_pod_cannot_learn_changes_the_template(change: dict[str, Any]) -> None:
+    plain, changed = (
+        deployment(parse_inference_model(model(**spec)), SETTINGS)["spec"]["template"]
+        for spec in ({}, change)
+    )
+    assert plain != changed
+
+
+def on_claims(*claims: str, **spec: Any) -> InferenceModel:
+    weights = [100, *[0] * (len(claims) - 1)]
+    versions = [
+        {"versionId": f"v{position}", "weight": weight, "uri": f"pvc://{claim}/1.onnx"}
+        for position, (claim, weight) in enumerate(zip(claims, weights, strict=True))
+    ]
+    return parse_inference_model(model(versions=versions, **spec))
+
+
+def claims_of(manifest: dict[str, Any]) -> list[str]:
+    volumes = manifest["spec"]["template"]["spec"]["volumes"]
+    return [volume["persistentVolumeClaim"]["claimName"] for volume in volumes[2:]]
+
+
+CLAIMS = [
+    pytest.param(on_claims("a", "b"), on_claims("a"), ["a", "b"], id="one is no longer used: it stays"),
+    pytest.param(on_claims("a", "b"), on_claims("b"), ["a", "b"], id="the other one is no longer used"),
+    pytest.param(on_claims("a"), on_claims("a", "c"), ["a", "c"], id="a new one: the pods are replaced"),
+    pytest.param(on_claims("a", "b"), on_claims("a", "c"), ["a", "c"], id="a new one, and one goes with it"),
+    pytest.param(on_claims("a", "b"), on_claims("a", workers=2), ["a"], id="pods are replaced anyway"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "mounted"), CLAIMS)
+def test_claims_stay_mounted_as_long_as_the_pods_need_not_be_replaced(
+    before: InferenceModel, after: InferenceModel, mounted: list[str]
+) -> None:
+    running = deployment(before, SETTINGS)
+    edited = deployment(after, SETTINGS, running)
+    assert claims_of(edited) == mounted
+    assert (edited["spec"]["template"] == running["spec"]["template"]) == (mounted == ["a", "b"])
+    assert deployment(after, SETTINGS, edited) == edited
+
+
+def test_a_volume_that_somebody_added_is_not_kept() -> None:
+    running = deployment(on_claims("a"), SETTINGS)
+    running["spec"]["template"]["spec"]["volumes"].append(
+        {"name": "models-9", "persistentVolumeClaim": {"claimName": "secrets"}}
+    )
+    assert claims_of(deployment(on_claims("a"), SETTINGS, running)) == ["a"]
+
+
+def test_the_pods_may_watch_their_own_config_map_and_write_leases() -> None:
+    manifests = [without_digests(made(GPU_MODEL)) for made in (service_account, role, role_binding)]
+    assert manifests == [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": metadata("resnet50-mcp2026-runtime"),
+            "automountServiceAccountToken": False,
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": metadata("resnet50-mcp2026-runtime"),
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "resources": ["configmaps"],
+                    "resourceNames": ["resnet50-serving"],
+                    "verbs": ["get", "watch"],
+                },
+                {
+                    "apiGroups": ["coordination.k8s.io"],
+                    "resources": ["leases"],
+                    "verbs": ["create", "patch"],
+                },
+            ],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata("resnet50-mcp2026-runtime"),
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "Role",
+                "name": "resnet50-mcp2026-runtime",
+            },
+            "subjects": [
+                {"kind": "ServiceAccount", "name": "resnet50-mcp2026-runtime", "namespace": "team-a"}
+            ],
+        },
+    ]
 
 
 def test_what_is_written_for_the_pods_is_what_they_read() -> None:

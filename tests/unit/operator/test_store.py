@@ -38,7 +38,7 @@ def test_a_child_concerns_the_model_that_its_label_names() -> None:
     assert store.put("Pod", seen("resnet50-x", 6)) == {KEY}
     observed = store.observed(KEY)
     assert observed is not None
-    assert observed.deployment == seen("resnet50", 5)
+    assert observed.child("Deployment") == seen("resnet50", 5)
     assert observed.pods == (seen("resnet50-x", 6),)
 
 
@@ -52,8 +52,7 @@ def test_an_older_event_does_not_undo_what_we_wrote() -> None:
     assert store.put("Deployment", seen("resnet50", 8, generation=1)) == set()
     observed = store.observed(KEY)
     assert observed is not None
-    assert observed.deployment is not None
-    assert observed.deployment["metadata"]["generation"] == 2
+    assert observed.children["Deployment"]["metadata"]["generation"] == 2
 
 
 def test_versions_compare_as_numbers() -> None:
@@ -77,7 +76,7 @@ def test_the_deletion_of_a_predecessor_does_not_remove_its_successor() -> None:
     assert store.drop("Deployment", seen("resnet50", 6, uid="first")) == set()
     observed = store.observed(KEY)
     assert observed is not None
-    assert observed.deployment is not None
+    assert observed.child("Deployment") is not None
 
 
 def test_a_list_removes_what_was_missed_and_keeps_what_came_later() -> None:
@@ -103,10 +102,55 @@ def test_a_model_that_changes_concerns_those_that_wait_for_it() -> None:
     store = store_with_model()
     store.put("InferenceModel", versioned(model("front", dependsOn=["resnet50"]), 2))
     store.put("InferenceModel", versioned(model("other", dependsOn=["front"]), 3))
-    assert store.put("InferenceModel", versioned(model(), 4)) == {KEY, ("team-a", "front")}
+    waiting = {("team-a", "front"), ("team-a", "other")}
+    assert store.put("InferenceModel", versioned(model(), 4)) == {KEY, *waiting}
     observed = store.observed(("team-a", "front"))
     assert observed is not None
     assert observed.dependencies == {"resnet50": versioned(model(), 4)}
+
+
+def test_a_lease_is_found_by_its_pod_and_goes_with_it() -> None:
+    store = store_with_model()
+    lease = seen("resnet50-x", 5)
+    assert store.put("Lease", lease) == {KEY}
+    observed = store.observed(KEY)
+    assert observed is not None
+    assert observed.leases == {"resnet50-x": lease}
+    assert store.drop("Lease", lease) == {KEY}
+    observed = store.observed(KEY)
+    assert observed is not None
+    assert observed.leases == {}
+
+
+def test_a_cycle_is_seen_from_each_of_its_models_and_gone_when_one_step_is_taken_out() -> None:
+    store = Store()
+    for version, (name, dependency) in enumerate((("a", "b"), ("b", "c"), ("c", "a"), ("waits", "a")), 1):
+        store.put("InferenceModel", versioned(model(name, dependsOn=[dependency]), version))
+
+    def cycle(name: str) -> tuple[str, ...]:
+        observed = store.observed(("team-a", name))
+        assert observed is not None
+        return observed.cycle
+
+    assert [cycle(name) for name in ("a", "b", "c", "waits")] == [
+        ("a", "b", "c", "a"),
+        ("b", "c", "a", "b"),
+        ("c", "a", "b", "c"),
+        (),
+    ]
+    concerned = store.put("InferenceModel", versioned(model("b"), 9))
+    assert concerned == {("team-a", name) for name in ("a", "b", "c", "waits")}
+    assert [cycle(name) for name in ("a", "b", "c")] == [(), (), ()]
+
+
+def test_models_of_another_namespace_are_no_part_of_a_cycle() -> None:
+    store = store_with_model(dependsOn=["other"])
+    elsewhere = versioned(model("other", dependsOn=["resnet50"]), 2)
+    elsewhere["metadata"] |= {"namespace": "team-b"}
+    store.put("InferenceModel", elsewhere)
+    observed = store.observed(KEY)
+    assert observed is not None
+    assert observed.cycle == ()
 
 
 def test_a_model_of_an_odd_shape_is_kept_like_any_other() -> None:
