@@ -16,9 +16,11 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from mcp2026.api.batching_negotiation import NegotiatedBatching
 from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.api.serving import ServingConfig, same_scheduling
 from mcp2026.runtime.batching import Batch, Lane, Model, ModelPolicy, Part, ProcessLimits, Request, Scheduler
+from mcp2026.runtime.batching.policy import NANOSECONDS_PER_MS
 from mcp2026.runtime.context.observer import RequestObserver, plain_observer
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.engine import Engine
@@ -44,6 +46,8 @@ class Carried(msgspec.Struct, eq=False, kw_only=True):
 
     context: SchedulingContext | None = None
     """None if it came with nothing; one that fails has one by then."""
+    batching: NegotiatedBatching | None = None
+    """What its caller has agreed to; None: nothing."""
 
 
 class Call(Carried, eq=False):
@@ -165,6 +169,9 @@ class InferenceService:
             call,
             named,
         )
+        if call.batching is not None:
+            request.enough_rows = call.batching.min_size
+            request.patience_ns = call.batching.max_delay_ms * NANOSECONDS_PER_MS
         self._arrived.append(request)
         if not self._round_is_due:
             self._soon()
@@ -318,7 +325,7 @@ class InferenceService:
     def _settle(self, job: Job) -> None:
         batch: Batch = job.batch
         job.version.metrics.executed(
-            job.rows, len(batch.parts), job.assemble_ns, job.run_ns, cache_hit=job.cache_hit
+            job.rows, len(batch.parts), job.assemble_ns, job.run_ns, batch.cause, cache_hit=job.cache_hit
         )
         failed: Request | None = None
         parts: list[Part] = []

@@ -1,6 +1,6 @@
 """Which rows share a run, once it is clear whose turn it is."""
 
-from mcp2026.runtime.batching.lanes import Backlog, Lane
+from mcp2026.runtime.batching.lanes import KNOWN, Backlog, Lane
 from mcp2026.runtime.batching.request import Batch, Part, Request
 from mcp2026.runtime.batching.tenants import Level
 from mcp2026.runtime.batching.waiting import Waiting
@@ -9,8 +9,6 @@ RIDE_ALONG = 1.1
 """A batch may take this much longer for rows of lower levels."""
 SURELY = 0.8
 """Share of the predicted time of a run that no run falls short of."""
-KNOWN = 8
-"""Executions from which a prediction is trusted against a caller's deadline."""
 
 
 class Forming:

@@ -2,9 +2,11 @@
 
 import msgspec
 
+from mcp2026.runtime.batching.causes import Cause
 from mcp2026.runtime.batching.company import SHORTEST_NS, Company
 from mcp2026.runtime.batching.cost import CostModel
 from mcp2026.runtime.batching.deadline_queue import DeadlineQueue
+from mcp2026.runtime.batching.patience import Patience
 from mcp2026.runtime.batching.policy import ModelPolicy, next_padded_size
 from mcp2026.runtime.batching.request import Batch, Request
 from mcp2026.runtime.batching.tenants import Account
@@ -16,6 +18,8 @@ INLINE_NS = 300_000
 TRY_INLINE_NS = 1_000_000
 """The same where nothing is known: the measure of a thread holds its wait for Python's lock, and the first
 guess for more rows than ever is that time grows with them. One run inline tells."""
+KNOWN = 8
+"""Runs from which a prediction is trusted against a caller's deadline."""
 WELL_KNOWN = 32
 """Runs after which not every short one is learned from."""
 UNKNOWN_SAVING = 0.5
@@ -84,6 +88,7 @@ class Lane:
         """By level and tenant; only those in which requests wait."""
         self.cost = CostModel()
         self.company = Company()
+        self.patience = Patience()
         self.idle_backlogs: dict[tuple[int, str], Backlog] = {}
         """Empty ones, to be used again."""
         self.row_bytes: int | None = None
@@ -128,10 +133,51 @@ class Lane:
 
     def leaves_at(self, now: int) -> int:
         """Return when a free engine may take what waits here; `now` or before: at once."""
-        policy, company = self.model.policy, self.company
         at = 0
-        if self.rows < policy.min_rows:
+        if self.rows < self.model.policy.min_rows:
             at = min(request.leave_by for backlog in self.backlogs.values() for request in backlog.live())
+        if self.patience:
+            self.patience.sweep()
+            if self.patience:
+                return self._leaves_with_patience(at, now)
+        return self._leaves_with_company(at, now)
+
+    def cause(self, now: int, *, draining: bool) -> Cause:
+        """Return why what waits here leaves now."""
+        policy = self.model.policy
+        if self.rows >= self.max_rows:
+            return Cause.FULL
+        if self.patience:
+            self.patience.sweep()
+        if not self.patience and policy.min_rows == 1:
+            return Cause.IDLE
+        if draining and self.leaves_at(now) > now:
+            return Cause.DRAIN
+        if self.rows < policy.min_rows:
+            waiting = [request for backlog in self.backlogs.values() for request in backlog.live()]
+            first = min(waiting, key=_leave_by)
+            return Cause.DEADLINE if first.deadline - first.leave_by < policy.max_delay_ns else Cause.DELAY
+        if self.patience:
+            at, cause = self.patience.leaves(self.rows, self._run_ns(), now)
+            return cause if at <= now else Cause.IDLE
+        return Cause.SIZE
+
+    def _leaves_with_patience(self, at: int, now: int) -> int:
+        """Return the same as `leaves_at` where some have agreed to wait: after `at` as all others.
+
+        Those that have agreed to nothing leave as if nobody had, and take the others with them.
+        """
+        agreed = max(at, self.patience.leaves(self.rows, self._run_ns(), now)[0])
+        if len(self.patience) == sum(backlog.count for backlog in self.backlogs.values()):
+            return agreed
+        return min(agreed, self._leaves_with_company(at, now))
+
+    def _run_ns(self) -> float | None:
+        """Return what a run of all that waits would take, None if too little is known."""
+        return self.predict(self.rows) if self.cost.samples >= KNOWN else None
+
+    def _leaves_with_company(self, at: int, now: int) -> int:
+        company = self.company
         if now < company.until and self.rows < min(company.target, self.max_rows):
             at = max(at, company.until) if self._nobody_is_pressed(company.until) else at
         return at
@@ -140,3 +186,7 @@ class Lane:
         latest_start = until + self.predict(self.max_rows)
         heads = (backlog.head() for backlog in self.backlogs.values())
         return all(head is None or head.deadline > latest_start for head in heads)
+
+
+def _leave_by(request: Request) -> int:
+    return request.leave_by

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mcp2026.runtime.batching.causes import Cause
+
 if TYPE_CHECKING:
     from mcp2026.runtime.batching.lanes import Backlog, Lane
     from mcp2026.runtime.batching.policy import Queue
@@ -30,6 +32,11 @@ class Request(msgspec.Struct, eq=False):
     """Belongs to whoever made the request."""
     named: bool = False
     """The caller itself asked for the deadline."""
+    enough_rows: int = 0
+    """Its caller has agreed that it waits until so many rows are there; 0: it has agreed to nothing."""
+    patience_ns: int = 0
+    """And at most so long."""
+    waits_since: int = 0
     number: int = 0
     """Order of arrival."""
     leave_by: int = 0
@@ -65,6 +72,8 @@ class Batch(msgspec.Struct, eq=False):
     """Rows that run: `rows` and the padding."""
     shares: "list[tuple[Account, int, int]]" = msgspec.field(default_factory=list)
     """Who pays: account, weight, rows."""
+    cause: Cause = Cause.IDLE
+    """Why it left."""
     inline: bool = False
     """Short enough to run where it is decided, without a thread."""
     charged_per_row: float = 0.0

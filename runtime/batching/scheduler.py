@@ -9,13 +9,15 @@ cancelled: `settled` of each request has the last word, and it is set exactly on
   leave by deadline, then in order of arrival.
 * A batch is formed when somebody is free to run it, so it grows as long as nobody is. Only a batch that can
   grow no more may be formed ahead (`form_ahead`), to be assembled early; what runs next is still open then.
-* A free engine waits only if the lane says that it pays (`lanes.Lane.leaves_at`).
+* A free engine waits only if the lane says that it pays, or that all callers have agreed to it
+  (`lanes.Lane.leaves_at`).
 * A deadline counts from arrival to answer. It is kept by `expire`, not by the next batch.
 """
 
 from collections import deque
 from collections.abc import Iterator
 
+from mcp2026.runtime.batching.causes import Cause
 from mcp2026.runtime.batching.deadline_queue import ExpiryQueue
 from mcp2026.runtime.batching.forming import Forming, urgency
 from mcp2026.runtime.batching.lanes import Backlog, Lane
@@ -66,6 +68,8 @@ class Scheduler:
         delay = lane.model.policy.max_delay_ns
         if delay:
             request.leave_by = min(now + delay, now + (request.deadline - now) // 2)
+        if request.enough_rows:
+            lane.patience.add(request, now)
         if now <= lane.company.until:
             lane.company.arrived(request.rows)
         self._expiry.push(request)
@@ -155,7 +159,9 @@ class Scheduler:
                 account, work = chosen
                 level.serves(account)
                 if isinstance(work, Backlog):
+                    cause = work.lane.cause(now, draining=self._draining)
                     batch = self._form(work, now)
+                    batch.cause = cause
                     worthwhile = batch.rows > 0
                 else:
                     batch = self._unform(account, work)
@@ -184,6 +190,7 @@ class Scheduler:
                 (backlog,) = lane.backlogs.values()
                 account = backlog.account
                 batch = self._form(backlog, now, ahead=True)
+                batch.cause = Cause.FULL
                 lane.model.ahead += 1
                 self._formed += 1
                 account.formed.append(batch)
@@ -223,7 +230,7 @@ class Scheduler:
             return request if self.settle(request) else None
         for part in batch.parts:
             if not part.request.settled:
-                self._retries.append(self._alone(part, batch.lane))
+                self._retries.append(self._alone(part, batch))
         return None
 
     # --- what runs next
@@ -311,12 +318,12 @@ class Scheduler:
                 charged.charge(batch.charged_per_row * rows, weight)
         return batch
 
-    def _alone(self, part: Part, lane: Lane) -> Batch:
-        request = part.request
+    def _alone(self, part: Part, failed: Batch) -> Batch:
+        request, lane = part.request, failed.lane
         account = self._waiting.level(request.level).account(request.tenant)
         share = (account, lane.model.policy.weight(request.tenant), part.rows)
         alone = Part(request, part.first, part.rows, 0)
-        return Batch(lane, [alone], part.rows, lane.model.policy.run_rows(part.rows), [share])
+        return Batch(lane, [alone], part.rows, lane.model.policy.run_rows(part.rows), [share], failed.cause)
 
     def _next_retry(self, *, inline: bool) -> Batch | None:
         for _ in range(len(self._retries)):

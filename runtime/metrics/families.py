@@ -4,6 +4,7 @@ from typing import get_args
 
 from mcp2026.api.batching_negotiation import Refusal
 from mcp2026.api.scheduling_context import SlaRefusal
+from mcp2026.runtime.batching.causes import Cause
 from mcp2026.runtime.errors import STATUS, ErrorCode
 from mcp2026.runtime.metrics.series import Family, Layout
 from mcp2026.runtime.negotiation.terms import Carrier
@@ -55,6 +56,12 @@ class VersionFamilies:
             "mcp2026_execution_duration_seconds", "One execution of a batch.", "histogram", (), SECONDS
         )
         self.batch_rows = Family("mcp2026_batch_rows", "Rows in one execution.", "histogram", (), ROWS)
+        self.batches = Family(
+            "mcp2026_batches",
+            "Executions, by why the batch left; exactly one cause each.",
+            "counter",
+            (("cause", tuple(cause.value for cause in Cause)),),
+        )
         self.tensor_cache = Family(
             "mcp2026_tensor_cache",
             "Batches that reused buffers (hit) or allocated them (miss).",

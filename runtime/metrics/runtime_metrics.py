@@ -6,6 +6,7 @@ from typing import Literal
 
 from prometheus_client.samples import Exemplar
 
+from mcp2026.runtime.batching.causes import Cause
 from mcp2026.runtime.errors import STATUS, ErrorCode
 from mcp2026.runtime.metrics import exemplars
 from mcp2026.runtime.metrics import version_statistics as statistics
@@ -31,6 +32,7 @@ _REQUEST_SECONDS = _column(VERSION.request_seconds)
 _QUEUE_SECONDS = _column(VERSION.queue_seconds)
 _EXECUTION_SECONDS = _column(VERSION.execution_seconds)
 _BATCH_ROWS = _column(VERSION.batch_rows)
+_CAUSE_COLUMN = {cause: _column(VERSION.batches, cause.value) for cause in Cause}
 _CACHE_HIT = _column(VERSION.tensor_cache, "hit")
 _CACHE_MISS = _column(VERSION.tensor_cache, "miss")
 _REVISION = _column(VERSION.revision)
@@ -84,9 +86,12 @@ class VersionMetrics:
         """Count how long requests waited in the queue."""
         _observe_all(self._row, _QUEUE_SECONDS, waited_ns)
 
-    def executed(self, rows: int, requests: int, assemble_ns: int, run_ns: int, *, cache_hit: bool) -> None:
-        """Count one execution for `requests` requests with `rows` rows in all."""
+    def executed(
+        self, rows: int, requests: int, assemble_ns: int, run_ns: int, cause: Cause, *, cache_hit: bool
+    ) -> None:
+        """Count one execution for `requests` requests with `rows` rows in all, which left for `cause`."""
         row = self._row
+        row[_CAUSE_COLUMN[cause]] += 1
         _observe(row, _EXECUTION_SECONDS, SECONDS, run_ns / _PER_SECOND)
         _observe(row, _BATCH_ROWS, ROWS, rows)
         row[_CACHE_HIT if cache_hit else _CACHE_MISS] += 1
@@ -220,6 +225,16 @@ class RuntimeMetrics:
     def _exemplars(self, block: int) -> list[Exemplar | None]:
         found = exemplars.newest(self._blocks.version_rows(block, exemplars.COLUMNS))
         return [one and Exemplar({"trace_id": one.trace_id}, one.seconds, one.at) for one in found]
+
+    def batches(self) -> dict[Cause, int]:
+        """Return the batches of all processes, by why they left, of everything that is or was served."""
+        counts = dict.fromkeys(Cause, 0)
+        for block, _, version_id in self._blocks.named():
+            if version_id:
+                totals = self._blocks.version_totals(block, _METRICS)
+                for cause, column in _CAUSE_COLUMN.items():
+                    counts[cause] += int(totals[column])
+        return counts
 
     def carriers(self) -> dict[Carrier, CarrierTotals]:
         """Return what all processes counted of negotiated batching."""

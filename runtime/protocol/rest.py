@@ -230,6 +230,7 @@ class RestApi(Observability):
                 self._codec,
                 self._turns,
                 context=context,
+                batching=None if head.batching is None else head.batching.negotiated,
             )
         )
 

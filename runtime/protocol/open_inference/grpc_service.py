@@ -230,6 +230,7 @@ class OpenInferenceService(Endpoint):
                 fail,
                 in_stream,
                 context=context,
+                batching=None if head.batching is None else head.batching.negotiated,
             )
         )
 

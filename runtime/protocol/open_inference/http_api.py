@@ -220,6 +220,7 @@ class OpenInferenceApi(Endpoint):
                 respond,
                 head.headers.get(b"accept-encoding"),
                 context=context,
+                batching=None if head.batching is None else head.batching.negotiated,
             )
         )
 

@@ -107,6 +107,8 @@ class SimulatedEngine:
         *,
         named: bool = False,
         expires: int | None = None,
+        enough_rows: int = 0,
+        patience: int = 0,
     ) -> Request:
         lane = lane or self.lane
         level, queue, account = lane.model.policy.place(priority, tenant)
@@ -121,6 +123,8 @@ class SimulatedEngine:
             deadline if expires is None else expires,
             number,
             named=named,
+            enough_rows=enough_rows,
+            patience_ns=patience,
         )
         self.requests[number] = request
         self.arrived_at[number] = self.now

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from mcp2026.api.serving import Priorities, QueuePolicy, ServingConfig
 from mcp2026.runtime.batching import Batch, Lane
+from mcp2026.runtime.batching.causes import Cause
 from tests.unit.runtime.simulated_engine import MS, SimulatedEngine, config
 
 arrivals = st.tuples(
@@ -17,6 +18,8 @@ arrivals = st.tuples(
     st.integers(1, 50),
     st.integers(0, 3),
     st.sampled_from(["", "a", "b", "unknown"]),
+    st.sampled_from([0, 0, 2, 5, 20]),
+    st.integers(0, 50),
 )
 steps = st.lists(
     st.one_of(
@@ -57,11 +60,14 @@ def test_every_sequence(
     running_at_most = 0
     for step in sequence:
         match step:
-            case ("arrive", rows, lane, timeout_ms, size, priority, tenant):
+            case ("arrive", rows, lane, timeout_ms, size, priority, tenant, enough, patience_ms):
                 number = len(rows_of)
                 rows_of[number] = rows if lanes[lane].shared else 1
                 deadline = engine.now + timeout_ms * MS
-                engine.arrive(number, rows_of[number], lanes[lane], deadline, size, priority, tenant)
+                agreed = {"enough_rows": enough, "patience": patience_ms * MS}
+                engine.arrive(
+                    number, rows_of[number], lanes[lane], deadline, size, priority, tenant, **agreed
+                )
             case ("cancel", number) if number in rows_of:
                 if number not in engine.outcomes:
                     cancelled.add(number)
@@ -98,6 +104,7 @@ def test_every_sequence(
         starts = [part.row for part in batch.parts]
         assert starts == [sum(p.rows for p in batch.parts[:i]) for i in range(len(starts))]
         assert batch.lane.shared or len(batch.parts) == 1
+        assert batch.cause in Cause
         for one, two in zip(batch.parts, batch.parts[1:], strict=False):
             first, second = one.request, two.request
             assert first.level <= second.level, "higher levels first"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
+from mcp2026.runtime.batching.causes import Cause
 from mcp2026.runtime.errors import ErrorCode
 from mcp2026.runtime.metrics import exemplars
 from mcp2026.runtime.metrics.families import SERVER, VERSION
@@ -71,7 +72,7 @@ def test_parts_of_a_request_are_summed_over_requests(descriptor: int, parent: Ru
     for row in range(WORKERS):
         version = RuntimeMetrics(descriptor, WORKERS, row).version("m", "1")
         version.queued([2_000])
-        version.executed(5, 2, 10, 300, cache_hit=row == 1)
+        version.executed(5, 2, 10, 300, Cause.SIZE, cache_hit=row == 1)
         version.answered(5, [5_000], 40)
         version.failed(ErrorCode.DEADLINE_EXCEEDED, 900)
     seen = parent.statistics("m", "1")
