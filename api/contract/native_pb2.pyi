@@ -211,14 +211,20 @@ class GetBatchingRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Batching(_message.Message):
-    __slots__ = ("offer", "sessions", "batches")
+    __slots__ = ("offer", "sessions", "batches", "carriers", "worker", "worker_sessions")
     OFFER_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    CARRIERS_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    WORKER_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     offer: BatchingOffer
-    sessions: _containers.RepeatedCompositeFieldContainer[BatchingSessions]
+    sessions: _containers.RepeatedCompositeFieldContainer[BatchingSession]
     batches: BatchesByCause
-    def __init__(self, offer: _Optional[_Union[BatchingOffer, _Mapping]] = ..., sessions: _Optional[_Iterable[_Union[BatchingSessions, _Mapping]]] = ..., batches: _Optional[_Union[BatchesByCause, _Mapping]] = ...) -> None: ...
+    carriers: _containers.RepeatedCompositeFieldContainer[BatchingCarrier]
+    worker: int
+    worker_sessions: int
+    def __init__(self, offer: _Optional[_Union[BatchingOffer, _Mapping]] = ..., sessions: _Optional[_Iterable[_Union[BatchingSession, _Mapping]]] = ..., batches: _Optional[_Union[BatchesByCause, _Mapping]] = ..., carriers: _Optional[_Iterable[_Union[BatchingCarrier, _Mapping]]] = ..., worker: _Optional[int] = ..., worker_sessions: _Optional[int] = ...) -> None: ...
 
 class BatchingOffer(_message.Message):
     __slots__ = ("max_delay_ms", "min_size", "min_size_limit")
@@ -230,19 +236,29 @@ class BatchingOffer(_message.Message):
     min_size_limit: int
     def __init__(self, max_delay_ms: _Optional[int] = ..., min_size: _Optional[int] = ..., min_size_limit: _Optional[int] = ...) -> None: ...
 
-class BatchingSessions(_message.Message):
-    __slots__ = ("protocol", "max_delay_ms", "min_size", "sessions", "requests")
-    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+class BatchingSession(_message.Message):
+    __slots__ = ("connection", "carrier", "offer", "negotiated", "requests", "since")
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    CARRIER_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    NEGOTIATED_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    connection: int
+    carrier: str
+    offer: BatchingValues
+    negotiated: BatchingValues
+    requests: int
+    since: str
+    def __init__(self, connection: _Optional[int] = ..., carrier: _Optional[str] = ..., offer: _Optional[_Union[BatchingValues, _Mapping]] = ..., negotiated: _Optional[_Union[BatchingValues, _Mapping]] = ..., requests: _Optional[int] = ..., since: _Optional[str] = ...) -> None: ...
+
+class BatchingValues(_message.Message):
+    __slots__ = ("max_delay_ms", "min_size")
     MAX_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     MIN_SIZE_FIELD_NUMBER: _ClassVar[int]
-    SESSIONS_FIELD_NUMBER: _ClassVar[int]
-    REQUESTS_FIELD_NUMBER: _ClassVar[int]
-    protocol: str
     max_delay_ms: int
     min_size: int
-    sessions: int
-    requests: int
-    def __init__(self, protocol: _Optional[str] = ..., max_delay_ms: _Optional[int] = ..., min_size: _Optional[int] = ..., sessions: _Optional[int] = ..., requests: _Optional[int] = ...) -> None: ...
+    def __init__(self, max_delay_ms: _Optional[int] = ..., min_size: _Optional[int] = ...) -> None: ...
 
 class BatchesByCause(_message.Message):
     __slots__ = ("size", "delay", "deadline", "drain", "idle", "full")
@@ -259,6 +275,20 @@ class BatchesByCause(_message.Message):
     idle: int
     full: int
     def __init__(self, size: _Optional[int] = ..., delay: _Optional[int] = ..., deadline: _Optional[int] = ..., drain: _Optional[int] = ..., idle: _Optional[int] = ..., full: _Optional[int] = ...) -> None: ...
+
+class BatchingCarrier(_message.Message):
+    __slots__ = ("carrier", "open", "begun", "requests", "refused")
+    CARRIER_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    carrier: str
+    open: int
+    begun: int
+    requests: int
+    refused: int
+    def __init__(self, carrier: _Optional[str] = ..., open: _Optional[int] = ..., begun: _Optional[int] = ..., requests: _Optional[int] = ..., refused: _Optional[int] = ...) -> None: ...
 
 class GetHealthRequest(_message.Message):
     __slots__ = ()

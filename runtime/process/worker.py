@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import uvloop
 
@@ -30,6 +31,7 @@ from mcp2026.runtime.model.loading import load_model
 from mcp2026.runtime.model.sources import repository_names
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.negotiation.connection import Negotiation
+from mcp2026.runtime.negotiation.document import batching_document
 from mcp2026.runtime.process.accepting import Acceptor, AcceptPauses
 from mcp2026.runtime.process.change_steps import ChangeSteps
 from mcp2026.runtime.process.control import (
@@ -132,7 +134,9 @@ class Worker:
         limits = Limits(max_timeout_ns, settings.max_body_bytes, self._connections.room)
         before = (self._health, metrics, self._service, self._store, self._regions)
         shared = (*before, administration, limits, observer)
-        api = ControlApi(self._health, self._store, self._steps.request_versions)
+        api = ControlApi(
+            self._health, self._store, self._steps.request_versions, {"getBatching": self._batching_document}
+        )
         control = ControlHttp(api, metrics)
         rest = RestApi(
             self._health,
@@ -196,6 +200,16 @@ class Worker:
 
     def _give_back(self) -> None:
         self._loop.run_in_executor(None, give_back_freed_memory)
+
+    def _batching_document(self) -> dict[str, Any]:
+        negotiation, metrics = self._negotiation, self._metrics
+        return batching_document(
+            None if negotiation is None else negotiation.offer,
+            metrics.carriers(),
+            metrics.batches(),
+            self._start.slot,
+            None if negotiation is None else negotiation.sessions,
+        )
 
     def _load_model(
         self, config: ServingConfig, live: tuple[LoadedVersion, ...] = (), may_differ: bool = False

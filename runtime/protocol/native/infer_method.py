@@ -132,7 +132,7 @@ class InferMethod:
                 read.set_result(inference)
 
     def _submit(self, inference: Inference, asked: "_Asked") -> Cancel:
-        version, context = inference.version, asked.context
+        version, context, terms = inference.version, asked.context, asked.head.batching
         labels = scheduling_labels(asked.head.metadata, version.config)
         if context is not None:
             self._contexts.admit(context)
@@ -153,6 +153,7 @@ class InferMethod:
                 asked.respond,
                 self._turns,
                 context=context,
+                batching=None if terms is None else terms.negotiated,
             )
         )
 

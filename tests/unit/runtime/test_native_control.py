@@ -40,6 +40,9 @@ REGISTRATION = {
 BATCHING = {
     "sessions": [],
     "batches": dict.fromkeys(("size", "delay", "deadline", "drain", "idle", "full"), 0),
+    "carriers": [],
+    "worker": 0,
+    "worker_sessions": 0,
 }
 
 
