@@ -31,6 +31,7 @@ _RANGES = {_DELAY: (0, MAX_DELAY_MS), _SIZE: (1, MAX_MIN_SIZE), _EARLY_HINTS: (0
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
 
 
+Rule = Literal["pattern", "minimum", "maximum"]
 Refusal = Literal["malformed", "out_of_range"]
 """Why an offer is refused, as metrics count it."""
 
@@ -38,12 +39,18 @@ Refusal = Literal["malformed", "out_of_range"]
 class NegotiationError(ValueError):
     """An offer has a value that it may not have."""
 
-    def __init__(self, field: str, problem: str, allowed: str, reason: Refusal = "malformed") -> None:
+    def __init__(self, field: str, problem: str, allowed: str, rule: Rule = "pattern") -> None:
         super().__init__(f"{field}: {problem}; allowed: {allowed}")
         self.field = field
         self.problem = problem
         self.allowed = allowed
-        self.reason = reason
+        self.rule = rule
+        """What JSON Schema calls the rule that is broken."""
+
+    @property
+    def reason(self) -> Refusal:
+        """Why the offer is refused."""
+        return "malformed" if self.rule == "pattern" else "out_of_range"
 
 
 class BatchingOffer(NamedTuple):
@@ -247,4 +254,5 @@ def _shown(text: str) -> str:
 
 def _check(field: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise NegotiationError(field, f"{value} is out of range", f"{low} to {high}", "out_of_range")
+        rule: Rule = "minimum" if value < low else "maximum"
+        raise NegotiationError(field, f"{value} is out of range", f"{low} to {high}", rule)

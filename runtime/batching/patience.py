@@ -11,8 +11,9 @@ SLACK = 32
 """Requests that have left and may lie here beyond those that wait before they are swept."""
 MARGIN = 1.25
 """Of the predicted time of the run: what is left for it before a deadline."""
-TIMER_NS = 1_000_000
-"""By which a timer may be late."""
+SPARE_NS = 5_000_000
+SPARE_SHARE = 8
+"""Besides, so much, or this part of all the time until the deadline: timers and answers may be late."""
 
 
 class Patience:
@@ -63,6 +64,7 @@ class Patience:
 
 
 def _latest_start(request: Request, run_ns: float | None) -> int:
+    allowed = request.deadline - request.waits_since
     if run_ns is None:
-        return request.waits_since + (request.deadline - request.waits_since) // 2
-    return request.deadline - int(run_ns * MARGIN) - TIMER_NS
+        return request.waits_since + allowed // 2
+    return request.deadline - int(run_ns * MARGIN) - max(SPARE_NS, allowed // SPARE_SHARE)

@@ -150,7 +150,7 @@ class RestApi(Observability):
             return error_response(invalid("content-encoding", problem, "none; /v2 takes gzip and deflate"))
         if head.refused_offer is not None:
             offer = head.refused_offer
-            return error_response(invalid(offer.field, offer.problem, offer.allowed))
+            return error_response(invalid(offer.field, offer.problem, offer.allowed, offer.rule))
         return super().admit(head)
 
     def handler(self, head: RequestHead) -> Handler:

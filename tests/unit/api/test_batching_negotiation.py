@@ -77,6 +77,7 @@ def test_what_a_request_may_not_say(value: bytes, field: str, allowed: str) -> N
     with pytest.raises(NegotiationError) as caught:
         parse_batch_capable(value)
     assert caught.value.field == field
+    assert caught.value.reason == ("malformed" if caught.value.rule == "pattern" else "out_of_range")
     assert allowed in caught.value.allowed
     assert len(str(caught.value)) < 250
 

@@ -124,19 +124,19 @@ def test_the_models_own_waits_have_causes_too() -> None:
     assert causes(engine) == [(3, "size"), (1, "delay"), (1, "deadline")]
 
 
-@pytest.mark.parametrize("left_ms", [13.6, 20, 30])
-def test_a_deadline_ends_a_wait_early_enough(left_ms: float) -> None:
+@pytest.mark.parametrize(("left_ms", "spare_ms"), [(18, 5), (30, 5), (48, 6)])
+def test_a_deadline_ends_a_wait_early_enough(left_ms: int, spare_ms: int) -> None:
     engine = without_company(SimulatedEngine(run_ns=10 * MS))
     for number in range(10):  # run times are known from now on
         engine.arrive(number)
         engine.advance(engine.now + 20 * MS)
     began = engine.now
-    deadline = began + int(left_ms * MS)
+    deadline = began + left_ms * MS
     engine.arrive(99, enough_rows=4, patience=50 * MS, deadline=deadline, named=True)
     engine.finish()
     assert engine.outcomes[99] == ["answered"]
     assert engine.batches[-1].cause is Cause.DEADLINE
-    assert deadline - 14 * MS <= engine.started_at[-1] <= deadline - 10 * MS
+    assert engine.started_at[-1] == pytest.approx(deadline - (12.5 + spare_ms) * MS, abs=1_000)
 
 
 def test_where_run_times_are_not_known_half_of_the_time_is_kept_for_them() -> None:
