@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mcp2026.api.batching_negotiation import BatchingOffer
 from mcp2026.api.errors import SettingsError
 from mcp2026.runtime.process.control import Start, receive_from_parent
+from mcp2026.runtime.protocol.http2.limits import Http2Limits
 from mcp2026.runtime.settings import read_settings
 
 MODEL = ("--model-path", "m.onnx")
@@ -45,6 +47,12 @@ def test_the_quick_start_needs_only_a_model() -> None:
         pytest.param([*MODEL, "--log-format", "xml"], {}, "text, json", id="unknown format"),
         pytest.param([*MODEL, "--provider", "tpu"], {}, "auto, cpu, cuda, tensorrt", id="unknown provider"),
         pytest.param([*MODEL, "--nothing"], {}, "--nothing", id="unknown flag"),
+        pytest.param(
+            [*MODEL, "--negotiate-delay-ms", "65536"], {}, "from 0 to 65535", id="offered delay"
+        ),
+        pytest.param([*MODEL, "--negotiate-min-size", "0"], {}, "from 1 to 255", id="offered size"),
+        pytest.param([*MODEL, "--http2-resets", "1"], {}, "from 10 to", id="no resets at all"),
+        pytest.param([*MODEL], {"MCP2026_HTTP2_STREAMS": "0"}, "MCP2026_HTTP2_STREAMS: 0", id="no streams"),
         pytest.param(["--serving-config", "/nowhere"], {}, "No such file", id="no configuration"),
         pytest.param([*MODEL, "--load-model", "m"], {}, "--load-model: needs", id="models of no repository"),
         pytest.param(
@@ -80,6 +88,26 @@ def test_what_to_serve_can_come_from_the_environment_and_a_flag_overrides_it(tmp
     assert read_settings([], {"MCP2026_MODEL_PATH": "a.onnx"}).models[0].model == "a"
     both = {"MCP2026_SERVING_CONFIG": str(tmp_path / "missing")}
     assert read_settings(list(MODEL), both).models[0].model == "m"
+
+
+def test_what_the_server_offers_to_negotiate() -> None:
+    assert read_settings(MODEL, {}).offer == BatchingOffer(50, 3)
+    chosen = read_settings([*MODEL, "--negotiate-delay-ms", "0"], {"MCP2026_NEGOTIATE_MIN_SIZE": "255"})
+    assert chosen.offer == BatchingOffer(0, 255)
+    assert read_settings([*MODEL, "--no-negotiation"], {}).offer is None
+    assert read_settings(MODEL, {"MCP2026_NEGOTIATION": "false"}).offer is None
+
+
+def test_what_one_client_may_ask_of_a_connection() -> None:
+    assert read_settings(MODEL, {}).http2_limits == Http2Limits()
+    flags = ["--http2-streams", "9", "--http2-resets", "10", "--http2-resets-per-second", "0.5"]
+    flags += ["--http2-settings", "20", "--http2-settings-per-second", "2", "--http2-idle-frames", "30"]
+    flags += ["--http2-idle-frames-per-second", "3", "--max-header-kib", "8", "--max-headers", "16"]
+    limits = read_settings([*MODEL, *flags], {}).http2_limits
+    assert (limits.max_streams, limits.resets, limits.resets_per_second) == (9, 10, 0.5)
+    assert (limits.settings_frames, limits.settings_frames_per_second) == (20, 2.0)
+    assert (limits.idle_frames, limits.idle_frames_per_second) == (30, 3.0)
+    assert (limits.max_header_bytes, limits.max_headers) == (8_192, 16)
 
 
 async def test_a_worker_gets_exactly_the_parents_settings() -> None:
