@@ -29,6 +29,7 @@ _OUTPUT, _OUTPUTS, _DATA, _KEY, _VALUE = 4, 7, 1, 1, 2
 _OF_BYTES = 2
 """How protobuf writes packed lists, texts and messages."""
 _LARGEST_SIGNED = 2**63 - 1
+_LARGEST = {np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float16, np.float32, np.float64)}
 
 
 class Inference(msgspec.Struct, frozen=True, gc=False):
@@ -137,9 +138,10 @@ def _flat(spec: TensorSpec, values: Values) -> Array | None:
         packed = _only_field(values.SerializeToString(), _NUMBERS)
         if packed is None:
             return None
-        with np.errstate(over="ignore"):
-            floats = np.frombuffer(packed, "<f8").astype(spec.dtype)
-        return floats if np.isfinite(floats).all() else None
+        wide = np.frombuffer(packed, "<f8")
+        largest = _LARGEST[spec.dtype]
+        fits = -largest <= wide.min() and wide.max() <= largest  # neither is true of NaN
+        return wide.astype(spec.dtype) if fits else None
     filled = [one for one in _lists(values) if one]
     if len(filled) != 1 or _has_unknown_fields(values):
         return None
