@@ -36,12 +36,12 @@ def succeeded(response: HttpResponse) -> HttpResponse:
 
 
 def error_body(content: bytes | bytearray) -> ErrorBody | None:
-    """Return what an error body says, of `/v1`, of `/v2`, or of FastAPI; None if it is none."""
+    """Return what an error body says, of `/v1` or of `/v2`; None if it is none."""
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    error = document.get("error", document.get("detail")) if isinstance(document, dict) else None
+    error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, str):
         return error_of_text(error)
     if not isinstance(error, dict):

@@ -171,7 +171,7 @@ class Inference:
         try:
             for output in document["outputs"]:
                 name, datatype, shape = output["name"], output["datatype"], output["shape"]
-                size = output.get("parameters", {}).get("binary_data_size")
+                size = (output.get("parameters") or {}).get("binary_data_size")
                 if size is None:
                     arrays[name] = from_json(name, datatype, shape, output["data"])
                 else:
@@ -185,9 +185,9 @@ class Inference:
             raise ProtocolError(f"the answer has {len(binary)} bytes that belong to no output")
         return InferenceResult(
             arrays,
-            model=str(document.get("model_name", self._model)),
-            version=str(document.get("model_version", "")),
-            request_id=str(document.get("id", "")),
+            model=str(document.get("model_name") or self._model),
+            version=str(document.get("model_version") or ""),
+            request_id=str(document.get("id") or ""),
             batching=response.batching,
             traceparent=response.headers.get(TRACE_HEADER),
         )

@@ -61,7 +61,7 @@ class ListModels:
     def http_answer(self, response: HttpResponse) -> list[ModelState]:
         """Return the models; raise `ClientError` if there is no list of them."""
         try:
-            entries = msgspec.json.decode(succeeded(response).body)
+            entries = msgspec.json.decode(succeeded(response).body, type=list)
             return [_state(entry) for entry in entries]
         except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
             raise ProtocolError(f"the answer is no list of models: {error!r}") from error
@@ -96,10 +96,10 @@ class DescribeModel:
         try:
             return ModelMetadata(
                 str(document["name"]),
-                tuple(str(version) for version in document.get("versions", ())),
-                str(document.get("platform", "")),
-                _tensors(document["inputs"]),
-                _tensors(document["outputs"]),
+                tuple(str(version) for version in document.get("versions") or ()),
+                str(document.get("platform") or ""),
+                _tensors(document["inputs"] or ()),
+                _tensors(document["outputs"] or ()),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"the answer is no description of a model: {error!r}") from error
@@ -162,9 +162,9 @@ def model_path(model: str, version: str = "") -> str:
 def _state(entry: Mapping[str, Any]) -> ModelState:
     return ModelState(
         str(entry["name"]),
-        str(entry.get("version", "")),
-        str(entry.get("state", "")),
-        str(entry.get("reason", "")),
+        str(entry.get("version") or ""),
+        str(entry.get("state") or ""),
+        str(entry.get("reason") or ""),
     )
 
 

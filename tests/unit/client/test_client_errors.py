@@ -78,7 +78,7 @@ def test_a_code_of_a_newer_server_leaves_the_status_to_decide() -> None:
             ErrorBody("m", "not_found", "f", "r", "a"),
         ),
         (b'{"error": {"code": "internal", "message": "m", "field": 7}}', ErrorBody("m", "internal")),
-        (b'{"detail": "FastAPI"}', ErrorBody("FastAPI")),
+        (b'{"detail": "Not Found"}', None),
         (b'{"error": 7}', None),
         (b"[1]", None),
         (b"<html>", None),
