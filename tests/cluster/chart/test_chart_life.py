@@ -72,6 +72,7 @@ def test_install_upgrade_and_removal(
     assert answer.returncode == 0, answer.stderr
     assert there([*render(), *render(EVERYTHING_SET)]) == []
     kinds = "clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,priorityclasses,"
+    kinds += "validatingadmissionpolicies,validatingadmissionpolicybindings,"
     kinds += "deployments,daemonsets,configmaps,poddisruptionbudgets,pods"
     left = control_plane.get(kinds, "--all-namespaces", "-l", "app.kubernetes.io/part-of=mcp2026")["items"]
     assert left == []

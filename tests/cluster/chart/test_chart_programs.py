@@ -142,7 +142,7 @@ def test_scheduler_and_extender_work_with_the_rights_and_the_configuration_of_th
 def test_the_operator_works_with_the_rights_of_the_chart(
     control_plane: Cluster, installed: str, tmp_path: Path
 ) -> None:
-    """An InferenceModel gets its Deployment, Service and ConfigMap, and a status."""
+    """An InferenceModel gets all its children, and a status."""
     kubeconfig = kubeconfig_of(control_plane, installed, "mcp2026-operator", tmp_path)
     deployed = containers(control_plane.get("deployment", "mcp2026-operator", "-n", installed))["operator"]
     port = free_port()
@@ -157,7 +157,7 @@ def test_the_operator_works_with_the_rights_of_the_chart(
     with running(operator, tmp_path / "operator.log", {"KUBECONFIG": str(kubeconfig)}) as log:
         until(log, lambda: http_get(port, "/healthz")[0] == 200, "the operator's liveness")
         control_plane.apply(model)
-        children = ("deployments", "services", "configmaps")
+        children = ("deployments", "services", "configmaps", "serviceaccounts", "roles", "rolebindings")
 
         def has(kind: str) -> bool:
             label = f"{names.MODEL_LABEL}=resnet50"

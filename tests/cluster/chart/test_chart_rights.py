@@ -57,12 +57,17 @@ def test_the_device_plugin_gets_no_privilege_beyond_root(render: Callable[..., l
             [
                 "list inferencemodels.mcp2026.io", "patch inferencemodels.mcp2026.io/status",
                 "create deployments.apps", "patch deployments.apps", "delete services", "watch configmaps",
-                "list pods", "create events",
+                "list pods", "create events", "create serviceaccounts",
+                "create roles.rbac.authorization.k8s.io", "patch rolebindings.rbac.authorization.k8s.io",
+                "watch leases.coordination.k8s.io", "patch leases.coordination.k8s.io",
             ],
             [
                 "get secrets", "create pods", "delete pods", "delete inferencemodels.mcp2026.io",
                 "create clusterroles.rbac.authorization.k8s.io", "patch nodes", "create pods/exec",
-                "list namespaces",
+                "list namespaces", "delete serviceaccounts", "create serviceaccounts/token",
+                "escalate roles.rbac.authorization.k8s.io", "bind roles.rbac.authorization.k8s.io",
+                "delete roles.rbac.authorization.k8s.io", "get leases.coordination.k8s.io",
+                "update leases.coordination.k8s.io",
             ],
         ),
         (
@@ -96,7 +101,7 @@ def test_each_program_may_do_its_work_and_no_more(
     def may(right: str) -> bool:
         verb, what, *rest = right.split()
         resource, _, sub = what.partition("/")
-        subresources = {"status", "binding", "exec"}
+        subresources = {"status", "binding", "exec", "token"}
         namespace = rest[1] if rest else installed
         review = {
             "apiVersion": "authorization.k8s.io/v1",
