@@ -112,7 +112,7 @@ def unharmed(server: Server) -> Iterator[Callable[[], None]]:
     assert neighbour.answers > 0
     assert server.workers() == workers
     assert server.resident_mib() - resident[0] < GROWTH_MIB
-    assert server.log[lines:] == []
+    assert [line for line in server.log[lines:] if not _tells_of_a_refusal(line)] == []
     assert server.request("GET", "/readyz").status == 200
 
 
@@ -236,3 +236,10 @@ def talk(port: int, content: bytes) -> bytes:
             client.sendall(content)
             client.shutdown(socket.SHUT_WR)
         return read_all(client)
+
+
+def _tells_of_a_refusal(line: dict[str, Any]) -> bool:
+    """Refused requests are told of, at a bounded rate; none may be the server's fault."""
+    if line["logger"] != "mcp2026.requests":
+        return False
+    return line["level"] == "info" or "were left out" in line["message"]
