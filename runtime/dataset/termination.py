@@ -30,7 +30,7 @@ _LONGEST_TEXT = 1500
 """In characters; JSON may need more bytes for one."""
 
 
-class Termination(msgspec.Struct, frozen=True, omit_defaults=True):
+class Termination(msgspec.Struct, frozen=True):
     """How a run ended."""
 
     exit_code: int

@@ -103,13 +103,18 @@ def _copy_object(place: S3Place, target: Path, allow_http: bool, stop: Stop) -> 
     bucket = open_bucket(place.bucket, allow_http=allow_http)
     digest = hashlib.sha256()
     try:
-        with storage_errors(str(target)), target.open("wb") as file, s3_errors(place.shown):
-            for block in obstore.get(bucket, place.key).stream(min_chunk_size=_BLOCK):
-                digest.update(block)
-                file.write(block)
-                stop.check()
+        with s3_errors(place.shown):
+            blocks = obstore.get(bucket, place.key).stream(min_chunk_size=_BLOCK)
     except FileNotFoundError:
         raise InputRefusedError(place.shown, "there is no such object", "Check --input") from None
+    with storage_errors(str(target)):
+        file = target.open("wb")
+    with file, s3_errors(place.shown):
+        for block in blocks:
+            digest.update(block)
+            with storage_errors(str(target)):
+                file.write(block)
+            stop.check()
     return digest.hexdigest()
 
 

@@ -16,7 +16,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import S3Store
 
-from mcp2026.runtime.dataset.errors import BatchError, OutputRefusedError
+from mcp2026.runtime.dataset.errors import BatchError, OutputRefusedError, StorageFailedError
 from mcp2026.runtime.dataset.stopping import Stop
 from mcp2026.runtime.dataset.stores.s3_client import s3_errors
 
@@ -118,8 +118,14 @@ class Lease:
         with s3_errors(self._shown):
             try:
                 answer = obstore.put(self._bucket, self._key, content, mode=mode, use_multipart=False)
-            except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+            except (AlreadyExistsError, PreconditionError):
                 return False
+            except FileNotFoundError:
+                if mode == "create":
+                    raise StorageFailedError(
+                        self._shown, "there is no such bucket", "Check bucket, endpoint and network"
+                    ) from None
+                return False  # somebody removed the lock
         self._tag = answer["e_tag"]
         return True
 
