@@ -12,7 +12,8 @@ from mcp2026.api.errors import SettingsError
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.runtime.errors import StartupError
 from mcp2026.runtime.process.supervisor import Supervisor
-from mcp2026.runtime.settings import Settings, read_settings
+from mcp2026.runtime.settings import Settings
+from mcp2026.runtime.settings_reading import read_settings
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ import msgspec
 from mcp2026.api.errors import InvalidResourceError, SettingsError
 from mcp2026.api.inference_model import SHA256_PATTERN
 from mcp2026.api.names import MODELS_DIRECTORY
+from mcp2026.api.options import ENVIRONMENT_PREFIX
 from mcp2026.api.serving import (
     Batching,
     ServedVersion,
@@ -36,7 +37,7 @@ from mcp2026.runtime.dataset.stores.locations import (
     parse_place,
     parse_target,
 )
-from mcp2026.runtime.settings import ENVIRONMENT_PREFIX, ProviderChoice
+from mcp2026.runtime.settings import ProviderChoice
 
 MAX_BATCH_ROWS = 4096
 
@@ -185,7 +186,7 @@ _OPTIONS = (
         "lease_seconds",
         float,
         "on S3, after which silence a run counts as gone, in s (30)",
-        (1, 600),
+        (0.1, 600),
         _SECONDS,
     ),
     _Option("allow_http", _switch, "take http:// for --input and for the endpoint of S3 (off)", kind=_SWITCH),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.errors import ErrorCode, ModelLoadError, RequestError
-from mcp2026.runtime.settings import Settings, check_batching, with_batching
+from mcp2026.runtime.settings import Settings
+from mcp2026.runtime.settings_reading import check_batching, with_batching
 
 
 def initial_models(settings: Settings) -> tuple[ServingConfig, ...]:

@@ -10,7 +10,8 @@ from mcp2026.runtime.errors import StartupError
 from mcp2026.runtime.revisions.config_file import watch_file
 from mcp2026.runtime.revisions.following import Follower, Report, Rounds, Standing
 from mcp2026.runtime.revisions.newest import Newest
-from mcp2026.runtime.settings import Settings, check_batching, with_batching
+from mcp2026.runtime.settings import Settings
+from mcp2026.runtime.settings_reading import check_batching, with_batching
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import pytest
 from mcp2026.api.errors import SettingsError
 from mcp2026.device_plugin.settings import read_settings as read_plugin_settings
 from mcp2026.operator.settings import read_settings as read_operator_settings
-from mcp2026.runtime.settings import read_settings as read_server_settings
+from mcp2026.runtime.settings_reading import read_settings as read_server_settings
 from mcp2026.scheduler_extender.settings import read_settings as read_extender_settings
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp2026.api.errors import SettingsError
-from mcp2026.runtime.settings import read_settings
+from mcp2026.runtime.settings_reading import read_settings
 
 MODEL = ("--model-path", "m.onnx")
 KEYS = (*MODEL, "--sla-keys", "/etc/keys.json")

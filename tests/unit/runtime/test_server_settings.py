@@ -11,7 +11,7 @@ from mcp2026.api.batching_negotiation import BatchingOffer
 from mcp2026.api.errors import SettingsError
 from mcp2026.runtime.process.control import Start, receive_from_parent
 from mcp2026.runtime.protocol.http2.limits import Http2Limits
-from mcp2026.runtime.settings import read_settings
+from mcp2026.runtime.settings_reading import read_settings
 
 MODEL = ("--model-path", "m.onnx")
 
@@ -47,9 +47,7 @@ def test_the_quick_start_needs_only_a_model() -> None:
         pytest.param([*MODEL, "--log-format", "xml"], {}, "text, json", id="unknown format"),
         pytest.param([*MODEL, "--provider", "tpu"], {}, "auto, cpu, cuda, tensorrt", id="unknown provider"),
         pytest.param([*MODEL, "--nothing"], {}, "--nothing", id="unknown flag"),
-        pytest.param(
-            [*MODEL, "--negotiate-delay-ms", "65536"], {}, "from 0 to 65535", id="offered delay"
-        ),
+        pytest.param([*MODEL, "--negotiate-delay-ms", "65536"], {}, "from 0 to 65535", id="offered delay"),
         pytest.param([*MODEL, "--negotiate-min-size", "0"], {}, "from 1 to 255", id="offered size"),
         pytest.param([*MODEL, "--http2-resets", "1"], {}, "from 10 to", id="no resets at all"),
         pytest.param([*MODEL], {"MCP2026_HTTP2_STREAMS": "0"}, "MCP2026_HTTP2_STREAMS: 0", id="no streams"),
