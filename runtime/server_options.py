@@ -155,7 +155,7 @@ POD_OPTIONS = (
         "ConfigMap with serving.json that is watched for new revisions, besides --serving-config (none)",
     ),
     Option("pod_name", str, "a name", "name of this pod, whose Lease tells which revision is live"),
-    Option("podnamespace", str, "a name", "namespace of this pod"),
+    Option("pod_namespace", str, "a name", "namespace of this pod"),
     Option("pod_uid", str, "a UID", "UID of this pod, for which SLA tokens must be"),
 )
 SOURCE_OPTIONS = (
