@@ -31,13 +31,19 @@ def identity(folder: Path, element_type: int) -> Path:
     return path
 
 
+def lists(column: Any) -> Any:
+    """Return an Arrow column of a list for each row."""
+    element = pa.string() if column.dtype.kind == "U" else pa.from_numpy_dtype(column.dtype)
+    return pa.array(column.tolist(), pa.list_(element))
+
+
 def write(path: Path, **columns: Any) -> Path:
     if path.suffix == ".npy":
         np.save(path, *columns.values())
     elif path.suffix == ".npz":
         np.savez(path, **columns)
     elif path.suffix == ".parquet":
-        pq.write_table(pa.table({name: column.tolist() for name, column in columns.items()}), path)
+        pq.write_table(pa.table({name: lists(column) for name, column in columns.items()}), path)
     else:
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         path.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))

@@ -17,7 +17,8 @@ from tests.contract.runtime.batch_process import Child, KillAtRequest, run_batch
 Model = Callable[[str], Path]
 BUCKET = "data"
 ROWS = 50
-OWN = ("--allow-http", "--lease-seconds", "1")
+OWN = ("--allow-http", "--lease-seconds", "0.2")
+"""Short, so that what a killed run left is soon seen to be dead. No two runs are alive at once."""
 
 
 class Bucket:
@@ -67,7 +68,7 @@ def bucket() -> Iterator[Bucket]:
 def arguments(model: Model, key: str) -> tuple[str, ...]:
     return (
         *("--model-path", str(model("mlp")), "--input", f"s3://{BUCKET}/in.npy"),
-        *("--output", f"s3://{BUCKET}/{key}", "--rows-per-part", "20", *OWN),
+        *("--output", f"s3://{BUCKET}/{key}", "--rows-per-part", "30", *OWN),
     )
 
 
@@ -110,7 +111,8 @@ def test_a_living_run_keeps_its_output_to_itself(model: Model, tmp_path: Path, b
     bucket.put("slow.npy", content.getvalue())
     asked = (
         *("--model-path", str(model("slow")), "--input", f"s3://{BUCKET}/slow.npy"),
-        *("--output", f"s3://{BUCKET}/shared.npy", "--rows-per-part", "4", "--max-batch-size", "4", *OWN),
+        *("--output", f"s3://{BUCKET}/shared.npy", "--rows-per-part", "4", "--max-batch-size", "4"),
+        *("--allow-http", "--lease-seconds", "4"),
     )
     first = Child(tmp_path, *asked, environment=bucket.environment)
     first.wait_for(lambda _: parts(bucket, "shared.npy") > 0)
