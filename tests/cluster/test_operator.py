@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import yaml
 
-from mcp2026.api.serving import Priorities, QueuePolicy, Tenant, decode_serving_config
+from mcp2026.api.serving import Priorities, QueuePolicy, ServingConfig, Tenant, decode_serving_config
 from tests.cluster.test_crds import install_crds
 from tests.loopback import free_port, http_get, kubeconfig_for
 from tools.cluster.cluster import Cluster
@@ -26,7 +26,7 @@ from tools.cluster.errors import ClusterError
 pytestmark = pytest.mark.control_plane
 
 NAMESPACE = "operator-tests"
-CHILDREN = ("deployment", "service", "configmap")
+CHILDREN = ("deployment", "service", "configmap", "serviceaccount", "role", "rolebinding")
 RESYNC_SECONDS = 1
 
 
@@ -100,6 +100,10 @@ def config(name: str) -> str:
     return f"{name}-serving"
 
 
+def account(name: str) -> str:
+    return f"{name}-mcp2026-runtime"
+
+
 @pytest.fixture(scope="module")
 def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     install_crds(control_plane)
@@ -133,6 +137,8 @@ def test_a_model_becomes_its_children_and_its_status_says_so(operator: Operator)
     operator.apply("born")
     for kind in ("deployment", "service"):
         operator.wait_for_child(kind, "born")
+    for kind in ("serviceaccount", "role", "rolebinding"):
+        operator.wait_for_child(kind, account("born"))
     document = json.loads(operator.wait_for_child("configmap", config("born"))["data"]["serving.json"])
     assert document["versions"][0]["path"] == "/mnt/models/models/a.onnx"
     operator.wait_for_reason("born", "ResourcesAllocated", "WaitingForScheduling")
@@ -159,7 +165,7 @@ def test_a_model_becomes_running_and_ready_when_its_pods_are(operator: Operator)
     assert status["phase"] == "Running"
     assert [step["event"] for step in status["transitions"]] == ["ResourceAllocated"]
     assert (status["replicas"], status["readyReplicas"]) == (2, 2)
-    assert status["traffic"] == {"revision": 1, "liveOn": 2, "of": 2}
+    assert status["traffic"] == {"revision": 1, "liveOn": 0, "of": 2}
     selector = status["selector"]
     assert selector == "mcp2026.io/inference-model=served"
     reasons = operator.kubectl(
@@ -172,7 +178,9 @@ def test_a_model_becomes_running_and_ready_when_its_pods_are(operator: Operator)
 @pytest.mark.parametrize("kind", CHILDREN)
 def test_a_child_that_is_deleted_by_hand_comes_back(operator: Operator, kind: str) -> None:
     operator.apply("robbed")
-    name = config("robbed") if kind == "configmap" else "robbed"
+    name = {"deployment": "robbed", "service": "robbed", "configmap": config("robbed")}.get(
+        kind, account("robbed")
+    )
     first = operator.wait_for_child(kind, name)["metadata"]["uid"]
     operator.kubectl("delete", kind, name, "--wait=true")
     operator.cluster.wait_for(
@@ -187,6 +195,12 @@ DRIFT = [
         "drifted",
         {"spec": {"ports": [{"name": "http", "port": 8080, "targetPort": "wrong"}]}},
         lambda child: [port["targetPort"] for port in child["spec"]["ports"]] == ["http", "grpc"],
+    ),
+    (
+        "role",
+        "drifted-mcp2026-runtime",
+        {"rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["watch"]}]},
+        lambda child: child["rules"][0].get("resourceNames") == ["drifted-serving"],
     ),
     (
         "configmap",
@@ -207,12 +221,9 @@ def test_a_child_that_is_edited_by_hand_is_restored(
     operator.cluster.wait_for(f"{kind} {name} as it was", lambda: restored(operator.get(kind, name)), 30)
 
 
-def test_an_edit_reaches_configuration_and_pods_and_is_observed(operator: Operator) -> None:
+def test_an_edit_reaches_the_configuration_and_no_pod_is_replaced(operator: Operator) -> None:
     operator.apply("edited")
-    revision = "mcp2026.io/serving-revision"
-    before = operator.wait_for_child("deployment", "edited")["spec"]["template"]["metadata"]["annotations"][
-        revision
-    ]
+    before = operator.wait_for_child("deployment", "edited")
     operator.patch_spec("edited", batching={"maxBatchSize": 16})
     operator.cluster.wait_for(
         "the new generation to be observed",
@@ -221,8 +232,8 @@ def test_an_edit_reaches_configuration_and_pods_and_is_observed(operator: Operat
     )
     document = json.loads(operator.get("configmap", config("edited"))["data"]["serving.json"])
     assert (document["batching"]["maxBatchSize"], document["revision"]) == (16, 2)
-    after = operator.get("deployment", "edited")["spec"]["template"]["metadata"]["annotations"][revision]
-    assert after != before
+    after = operator.get("deployment", "edited")
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
 
 
 def test_quality_of_service_reaches_the_pods(operator: Operator) -> None:
@@ -234,17 +245,14 @@ def test_quality_of_service_reaches_the_pods(operator: Operator) -> None:
     written = decode_serving_config(document)
     assert written.tenants == (Tenant("acme", 3), Tenant("beta", 1))
     assert written.priorities.queues == {1: QueuePolicy(max_rows=256, max_timeout_ms=1000.0)}
-    revision = "mcp2026.io/serving-revision"
-
-    def annotation() -> str:
-        template = operator.get("deployment", "fair")["spec"]["template"]
-        return str(template["metadata"]["annotations"][revision])
-
-    before = annotation()
     operator.patch_spec("fair", qos={"priorities": {"queues": {"1": None}}})
-    operator.cluster.wait_for("a new revision", lambda: annotation() != before, 30)
-    document = operator.get("configmap", config("fair"))["data"]["serving.json"].encode()
-    assert decode_serving_config(document) == msgspec.structs.replace(
+
+    def second() -> ServingConfig | None:
+        document = operator.get("configmap", config("fair"))["data"]["serving.json"].encode()
+        found = decode_serving_config(document)
+        return found if found.revision == 2 else None
+
+    assert operator.cluster.wait_for("a new revision", second, 30) == msgspec.structs.replace(
         written, priorities=Priorities(), revision=2
     )
 
@@ -282,7 +290,8 @@ def test_a_deleted_model_leaves_nothing_behind(operator: Operator) -> None:
 
     def gone() -> bool:
         left = operator.kubectl(
-            "get", "deployments,replicasets,pods,services,configmaps", "-o", "name",
+            "get", "-o", "name",
+            "deployments,replicasets,pods,services,configmaps,serviceaccounts,roles,rolebindings",
             "-l", "mcp2026.io/inference-model=mortal",
         )  # fmt: skip
         for pod in [line for line in left.split() if line.startswith("pod/")]:  # what a kubelet would do
@@ -303,6 +312,24 @@ def test_a_model_waits_for_its_dependency_and_starts_when_it_is_ready(operator: 
     operator.apply("back")
     operator.play_kubelet("back", 1, **SERVING)
     operator.wait_for_child("deployment", "front")
+
+
+def test_models_that_wait_for_each_other_say_so_until_one_no_longer_does(operator: Operator) -> None:
+    for name, dependency in (("ring-a", "ring-b"), ("ring-b", "ring-c"), ("ring-c", "ring-a")):
+        operator.apply(name, dependsOn=[dependency])
+    for name, way in (
+        ("ring-a", "ring-a → ring-b → ring-c → ring-a"),
+        ("ring-b", "ring-b → ring-c → ring-a → ring-b"),
+        ("ring-c", "ring-c → ring-a → ring-b → ring-c"),
+    ):
+        condition = operator.wait_for_reason(name, "Ready", "DependencyCycle")
+        assert way in condition["message"]
+    with pytest.raises(ClusterError, match="NotFound"):
+        operator.get("deployment", "ring-a")
+    operator.patch_spec("ring-c", dependsOn=[])
+    operator.wait_for_child("deployment", "ring-c")
+    for name in ("ring-a", "ring-b"):
+        operator.wait_for_reason(name, "Ready", "WaitingForDependencies")
 
 
 def test_what_the_scheduler_says_of_a_pod_is_told_on_the_model(operator: Operator) -> None:
@@ -344,7 +371,7 @@ def test_somebody_elses_deployment_of_the_same_name_is_left_alone(operator: Oper
 
 
 def versions(operator: Operator) -> dict[str, str]:
-    kinds = "inferencemodels,deployments,services,configmaps"
+    kinds = "inferencemodels,deployments,services,configmaps,serviceaccounts,roles,rolebindings"
     items = operator.cluster.get(kinds, "-n", NAMESPACE)["items"]
     return {
         f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in items
