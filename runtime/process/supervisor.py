@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp2026.api.serving import ServingConfig
-from mcp2026.runtime.changes import Change, LoadModel, RegisterVersion, RetireVersion, UnloadModel
 from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
 from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, create_shared_memory
 from mcp2026.runtime.model.sessions import values_of
-from mcp2026.runtime.model.sources import check_control, initial_models, model_to_load
+from mcp2026.runtime.model.sources import initial_models, model_to_load
 from mcp2026.runtime.process.accepting import Acceptor, AcceptPauses
 from mcp2026.runtime.process.addresses import Addresses, Listeners, url_host
 from mcp2026.runtime.process.change_rounds import ChangeRounds
+from mcp2026.runtime.process.client_changes import ClientChanges
 from mcp2026.runtime.process.control import (
     Ask,
     Changed,
@@ -36,15 +36,12 @@ from mcp2026.runtime.process.control import (
     LameDuck,
     Loaded,
     Prepared,
-    Problem,
     Ready,
     Start,
     ToWorker,
-    problem_of,
     receive_from_worker,
     send,
 )
-from mcp2026.runtime.process.registrations import Registrations
 from mcp2026.runtime.process.served import Missed, Served
 from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
@@ -105,7 +102,7 @@ class Supervisor:
         self._startup_error: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._served = Served()
         self._changes = ChangeRounds(self._served, self, self._read_model, self._claim, self._retire)
-        self._registrations = Registrations(self._settings, self._changes, self._served.models)
+        self._client_changes = ClientChanges(self._settings, self._changes, self._served)
         self._asked: set[asyncio.Task[None]] = set()
         self._addresses: Addresses
         self._metrics_url: dict[str, str] = {}
@@ -345,30 +342,9 @@ class Supervisor:
 
     async def _change(self, slot: _Slot, ask: Ask) -> None:
         """Make the change that a worker asks for, and tell it the outcome."""
-        change, problem, revision = ask.change, None, 0
-        if isinstance(change, RegisterVersion | RetireVersion):
-            try:
-                revision = await self._registrations.make(change)
-            except RequestError as error:
-                problem = problem_of(error)
-            _log_version_change(change, problem, revision)
-        else:
-            problem = _refusal(self._settings, change) or await self._changes.make(change)
-            self._log_change(change, problem)
+        outcome = await self._client_changes.make(ask.change)
         if slot.writer is not None:
-            send(slot.writer, Changed(ask.request_id, problem, revision))
-
-    def _log_change(self, change: Change, problem: Problem | None) -> None:
-        if not isinstance(change, LoadModel | UnloadModel):
-            return
-        if problem is not None:
-            asked = "load" if isinstance(change, LoadModel) else "unload"
-            log.warning("a client's %s of %s was refused: %s", asked, change.model[:64], problem.message)
-        elif isinstance(change, UnloadModel):
-            log.info("unloaded %s", change.model)
-        else:
-            versions = self._served.models[change.model].versions
-            log.info("loaded %s: version(s) %s", change.model, ", ".join(one.version_id for one in versions))
+            send(slot.writer, Changed(ask.request_id, outcome.problem, outcome.revision))
 
     def loaded(self) -> list[int]:
         """Return the slots of the workers that have loaded everything."""
@@ -434,33 +410,3 @@ class Supervisor:
         }
         reservation.close()
         return acceptors
-
-
-def _refusal(settings: Settings, change: Change) -> Problem | None:
-    """Return why clients may not ask for `change` here; None if they may."""
-    if not isinstance(change, LoadModel | UnloadModel):
-        return None
-    try:
-        check_control(settings)
-    except RequestError as error:
-        return problem_of(error)
-    return None
-
-
-def _log_version_change(
-    change: RegisterVersion | RetireVersion, problem: Problem | None, revision: int
-) -> None:
-    asked = "registration" if isinstance(change, RegisterVersion) else "retirement"
-    named = f"version {change.version_id[:64]} of {change.model[:64]}"
-    if problem is not None:
-        log.warning("a client's %s of %s was refused: %s", asked, named, problem.message)
-    elif isinstance(change, RegisterVersion):
-        log.info(
-            "serving %s with weight %d in revision %d, as %s asked",
-            named,
-            change.weight,
-            revision,
-            change.owner_email,
-        )
-    else:
-        log.info("retired %s in revision %d", named, revision)

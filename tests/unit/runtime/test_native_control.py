@@ -59,6 +59,7 @@ class World:
         self.store = ModelStore()
         self.store.put(served_model(config, [one], self.metrics.version))
         self.asked: list[tuple[VersionChange, VersionsChanged]] = []
+        self.was_asked = asyncio.Event()
         self.outcome: RequestError | int | None = 4
         self.batching: dict[str, Any] = BATCHING
         self.api = ControlApi(self.health, self.store, self._change, {"getBatching": lambda: self.batching})
@@ -67,6 +68,7 @@ class World:
 
     def _change(self, change: VersionChange, changed: VersionsChanged) -> None:
         self.asked.append((change, changed))
+        self.was_asked.set()
         if self.outcome is not None:
             changed(self.outcome)
 
@@ -159,8 +161,7 @@ async def test_a_caller_that_leaves_is_not_told(world: World) -> None:
     told: list[Response] = []
     cancel = world.http.begin(head, json.dumps(REGISTRATION).encode(), told.append)
     assert cancel is not None
-    while not world.asked:  # noqa: ASYNC110  # a thread validates first
-        await asyncio.sleep(0)
+    await world.was_asked.wait()
     cancel()
     await asyncio.sleep(0)
     world.asked[0][1](4)
