@@ -7,7 +7,7 @@ gone, and the caller gets DEADLINE_EXCEEDED.
 import asyncio
 from typing import Final
 
-from mcp2026.runtime.protocol.context_headers import failure_fields
+from mcp2026.runtime.protocol.context_headers import Fields, failure_fields
 from mcp2026.runtime.protocol.grpc.framing import CallFailedError
 from mcp2026.runtime.protocol.grpc.metadata import prepared_call, trailers_only
 from mcp2026.runtime.protocol.grpc.service import GrpcCode, GrpcService
@@ -18,6 +18,7 @@ from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders
 from mcp2026.runtime.protocol.http2.stream import Consumer, Stream
 from mcp2026.runtime.protocol.inflating import Room
+from mcp2026.runtime.protocol.native.errors import error_reply
 
 _METHOD_NOT_ALLOWED: Final = header_encoder.status(405) + header_encoder.literal(b"allow", b"POST")
 
@@ -67,9 +68,11 @@ class RefusedCall:
             stream.start(_METHOD_NOT_ALLOWED, end=True)
         else:
             code, detail = GrpcCode.UNIMPLEMENTED, f"there is no method {request.head.path[:200]}"
+            told: Fields = ()
             if failure is not None:
                 code, detail = failure.code, failure.detail
-            more = failure_fields((), request.head.headers)
+                told = () if failure.error is None else error_reply(failure.error).trailers
+            more = (*told, *failure_fields((), request.head.headers))
             stream.start(trailers_only(code, detail, more), end=True)
         stream.stop_receiving()
 

@@ -6,6 +6,7 @@ Contract: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#request
 import zlib
 from typing import Final, NamedTuple
 
+from mcp2026.runtime.errors import RequestError
 from mcp2026.runtime.protocol.connections import CROWDED
 from mcp2026.runtime.protocol.grpc.service import GrpcCode
 from mcp2026.runtime.protocol.inflating import (
@@ -32,10 +33,12 @@ a thread, since they may stand for a thousand times as much."""
 class CallFailedError(Exception):
     """The call ends with this status."""
 
-    def __init__(self, code: GrpcCode, detail: str) -> None:
+    def __init__(self, code: GrpcCode, detail: str, error: RequestError | None = None) -> None:
+        """Tell of `error` too in the details of the status, which clients of the contract read."""
         super().__init__(detail)
         self.code = code
         self.detail = detail
+        self.error = error
 
 
 def framed(message: bytes) -> bytes:

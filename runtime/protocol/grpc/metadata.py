@@ -4,6 +4,7 @@ import base64
 import re
 from functools import lru_cache
 
+from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.protocol.grpc.framing import ENCODINGS, CallFailedError
 from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode, UnaryMethod
 from mcp2026.runtime.protocol.http2 import header_encoder
@@ -55,7 +56,8 @@ class PreparedCall:
             )
         refused, terms = request.head.refused_offer, request.head.batching
         if refused is not None:
-            self.failure = CallFailedError(GrpcCode.INVALID_ARGUMENT, str(refused))
+            error = invalid(refused.field, refused.problem, refused.allowed, refused.rule)
+            self.failure = CallFailedError(GrpcCode.INVALID_ARGUMENT, str(refused), error)
         self.head = CallHead(request.head.path, headers, timeout_ns, terms)
         self.start, self.start_gzip = RESPONSE_START, RESPONSE_START_GZIP
         """The header block before messages, plain and compressed."""

@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import aiohttp
+import grpc
 import numpy as np
 import pytest
 import requests
 import tritonclient.grpc
 import tritonclient.http
 
+from mcp2026.api.contract.rpc_status import decode_status
 from mcp2026.runtime.protocol.http2 import frames
 from tests.contract.runtime.many_requests import PREFACE, frame, literal
 from tests.contract.runtime.server_process import PATIENCE, Server
@@ -134,7 +136,14 @@ def test_an_offer_that_cannot_be_taken_is_refused_everywhere(
         with pytest.raises(tritonclient.grpc.InferenceServerException, match=field) as caught:
             client.infer("mlp", [tensor], headers=headers)
     assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
-    assert server.metric("mcp2026_batching_offers_refused_total") == refused + 3
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        native = channel.unary_unary("/mcp2026.v1.InferenceService/Infer")
+        with pytest.raises(grpc.RpcError) as failed:
+            native(b"", metadata=[("x-mcp-batch-capable", said)], timeout=PATIENCE)
+    error = decode_status(dict(failed.value.trailing_metadata())["grpc-status-details-bin"])
+    assert error is not None
+    assert (error.code, error.field, error.rule) == ("invalid_argument", field, rule)
+    assert server.metric("mcp2026_batching_offers_refused_total") == refused + 4
 
 
 def program(name: str) -> str:
