@@ -4,7 +4,6 @@ The operator never writes the spec. The weights that hold are a function of spec
 (`effective_weights`), and the status moves by `next_status`.
 """
 
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -153,9 +152,9 @@ def next_status(
         return _saying(status, _waiting(status, canary))
     if broken := _broken(rule, canary, others):
         return msgspec.structs.replace(status, outcome=CanaryOutcome.ROLLED_BACK, message=broken)
-    lasts = timedelta(seconds=status.plan.step_seconds) - (now - datetime.fromisoformat(status.since))
-    if lasts > timedelta():
-        return _saying(status, f"{status.weight} percent for {math.ceil(lasts.total_seconds())} s more")
+    until = datetime.fromisoformat(status.since) + timedelta(seconds=status.plan.step_seconds)
+    if now < until:
+        return _saying(status, f"{status.weight} percent until {_text(until)} at least")
     if status.step + 1 < len(status.plan.steps):
         return CanaryStatus(status.plan, step=status.step + 1)
     return msgspec.structs.replace(
@@ -184,8 +183,10 @@ def _broken(rule: RollbackRule, canary: Measured, others: Measured) -> str | Non
 
 
 def _waiting(status: CanaryStatus, canary: Measured) -> str:
+    """Return what is missing, in tenths: a message is written to the status whenever it changes."""
     least = status.plan.rollback.minimum_requests
-    return f"{canary.requests} of at least {least} requests to judge {status.weight} percent by"
+    seen = canary.requests * 10 // least * 10
+    return f"waits for {least} requests to judge {status.weight} percent by; {seen} percent of them were seen"
 
 
 def _saying(status: CanaryStatus, message: str) -> CanaryStatus:

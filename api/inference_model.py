@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from mcp2026.api.canary import Canary, CanaryStatus, check_canary, effective_weights, status_of
 from mcp2026.api.conditions import Condition
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.lifecycle import Phase
@@ -71,6 +72,8 @@ class ModelVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     format: Literal["ONNX", "IR"] = "ONNX"
     """What the user says of the file; the runtime tells by its content."""
     sha256: Sha256 | None = None
+    labels: Annotated[tuple[VersionId, ...], msgspec.Meta(max_length=8)] = ()
+    """More names of the version; ids and labels are names of one kind, and each stands for one version."""
 
 
 class Gpu(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -99,6 +102,10 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
     replicas: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """Server processes in each pod, each with the model in memory."""
+    canary: Canary | None = None
+    """A plan by which one version takes over, in place of the weights above."""
+    allow_incompatible: bool = False
+    """Serve versions though their inputs or outputs differ from those of the version that is served."""
     batching: Batching = Batching()
     qos: QualityOfService = QualityOfService()
     gpu: Gpu = Gpu()
@@ -106,11 +113,6 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
     priority_class_name: PriorityClassName | None = None
     depends_on: Annotated[tuple[ModelName, ...], msgspec.Meta(max_length=16)] = ()
     """Names of InferenceModels in the same namespace that must be ready or completed first."""
-
-    @property
-    def versions_column(self) -> str:
-        """The versions and their shares for `kubectl get`: ``v1=90,v2=10``."""
-        return ",".join(f"{version.version_id}={version.weight}" for version in self.versions)
 
 
 class Transition(msgspec.Struct, frozen=True, rename="camel"):
@@ -144,6 +146,8 @@ class InferenceModelStatus(msgspec.Struct, frozen=True, rename="camel"):
     selector: str = ""
     versions: str = ""
     """For the column of `kubectl get`: ``v1=90,v2=10``."""
+    canary: CanaryStatus | None = None
+    """Where the canary of the spec stands."""
 
 
 class InferenceModel(msgspec.Struct, frozen=True, rename="camel"):
@@ -156,6 +160,22 @@ class InferenceModel(msgspec.Struct, frozen=True, rename="camel"):
     spec: InferenceModelSpec
     status: InferenceModelStatus = InferenceModelStatus()
     deleting: bool = False
+
+    @property
+    def canary(self) -> CanaryStatus | None:
+        """Where the canary of the spec stands: a new plan at its beginning, without one None."""
+        return status_of(self.spec.canary, self.status.canary)
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """The percent that each version gets now, by id."""
+        asked = {version.version_id: version.weight for version in self.spec.versions}
+        return effective_weights(asked, self.canary)
+
+    @property
+    def versions_column(self) -> str:
+        """The versions and their shares for `kubectl get`: ``v1=90,v2=10``."""
+        return ",".join(f"{version_id}={weight}" for version_id, weight in self.weights.items())
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -233,6 +253,9 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
     ids = [version.version_id for version in spec.versions]
     if len(set(ids)) != len(ids):
         raise InvalidResourceError("spec.versions", f"{', '.join(ids)} repeats an id", "each versionId once")
+    _check_labels(spec.versions)
+    if spec.canary is not None:
+        check_canary(spec.canary, tuple(ids))
     total = sum(version.weight for version in spec.versions)
     if total != 100:
         raise InvalidResourceError("spec.versions", f"the weights sum to {total}", "weights that sum to 100")
@@ -259,3 +282,14 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
         raise InvalidResourceError("spec.dependsOn", f"{name} depends on itself", "names of other models")
     if len(set(spec.depends_on)) != len(spec.depends_on):
         raise InvalidResourceError("spec.dependsOn", "a name is repeated", "each name once")
+
+
+def _check_labels(versions: tuple[ModelVersion, ...]) -> None:
+    names = [name for version in versions for name in (version.version_id, *version.labels)]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidResourceError(
+            "spec.versions",
+            f"{', '.join(repeated)} names more than one version, or one of them twice",
+            "labels that are neither a versionId nor another label",
+        )

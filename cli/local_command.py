@@ -45,7 +45,7 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: in
     first_port = port or free_ports(2 * model.spec.replicas)
     require_free(first_port)
     gpu, where = gpu_environment(model.spec.gpu.count)
-    say(f"{model.name}: {model.spec.versions_column} from {file}")
+    say(f"{model.name}: {model.versions_column} from {file}")
     say(where)
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _interrupt)  # a shell starts what runs in its background with SIGINT ignored

@@ -5,12 +5,15 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from mcp2026.api.names import API_VERSION, INFERENCE_MODEL_KIND, MANAGED_BY
 from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, RequeueAfter, UpdateStatus
 from mcp2026.operator.adapters.api_server import KINDS, ApiServer
+from mcp2026.operator.adapters.pod_pages import HttpPodPages
+from mcp2026.operator.canary.looking import CanaryLooks
 from mcp2026.operator.children.ownership import child_name
 from mcp2026.operator.errors import ApiRequestError, OperatorError
 from mcp2026.operator.manifests import Manifest
@@ -37,6 +40,7 @@ class Controller:
         self._settings = settings
         self._store = Store()
         self._queue: WorkQueue[ModelKey] = WorkQueue()
+        self._looks = CanaryLooks(HttpPodPages(), self._queue.add)
         self._listed_at = time.monotonic()
 
     def heard(self, kind: str, event_type: str | None, seen: Manifest) -> None:
@@ -103,7 +107,9 @@ class Controller:
     async def _reconcile(self, key: ModelKey) -> None:
         observed = self._store.observed(key)
         if observed is None:
+            self._looks.forget(key)
             return
+        observed = replace(observed, comparison=self._looks.comparison(key, observed))
         observed = await self._with_unlabelled_children(key, observed)
         for action in reconcile(observed, datetime.now(UTC), self._settings.pods):
             await self._carry_out(key, observed.resource, action)

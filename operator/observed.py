@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp2026.api.names import MANAGED_BY, MANAGED_BY_LABEL, MANIFEST_DIGEST_ANNOTATION
+from mcp2026.operator.canary.comparison import Comparison
 from mcp2026.operator.manifests import Manifest
 
 
@@ -22,6 +23,8 @@ class Observed:
     """The InferenceModels of the namespace that the model names in dependsOn."""
     cycle: tuple[str, ...] = ()
     """The way from the model along dependsOn back to itself; empty if there is none."""
+    comparison: Comparison = field(default_factory=Comparison)
+    """What its pods counted since the present step of its canary began."""
 
     def child(self, kind: str) -> Manifest | None:
         """Return the child of `kind`, or None if there is none."""

@@ -10,6 +10,8 @@ from mcp2026.api.errors import TransitionRefusedError
 from mcp2026.api.inference_model import InferenceModelStatus, Transition
 from mcp2026.api.lifecycle import Event, transition
 from mcp2026.operator.actions import EmitEvent
+from mcp2026.operator.canary.deciding import canary_events
+from mcp2026.operator.manifests import Manifest
 
 TRANSITIONS_KEPT = 16
 """As many as the CRD's maxItems."""
@@ -57,7 +59,7 @@ def events_between(old: InferenceModelStatus, new: InferenceModelStatus) -> list
             continue
         if event := _told(condition):
             events.append(event)
-    return events
+    return [*events, *canary_events(old.canary, new.canary)]
 
 
 def _told(condition: Condition) -> EmitEvent | None:
@@ -72,6 +74,18 @@ def _told(condition: Condition) -> EmitEvent | None:
 
 
 def status_document(status: InferenceModelStatus) -> dict[str, Any]:
-    """Return `status` in the JSON shape of the resource, every field present, lists as lists."""
+    """Return `status` in the JSON shape of the resource, every field present, lists as lists.
+
+    None is a field that a merge patch removes.
+    """
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(status))
     return document
+
+
+def says(resource: Manifest, status: InferenceModelStatus) -> bool:
+    """Say whether `status` is what stands in the resource."""
+    return _without_none(resource.get("status") or {}) == _without_none(status_document(status))
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

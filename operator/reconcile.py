@@ -14,10 +14,11 @@ from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.inference_model import InferenceModelStatus, parse_inference_model, parse_status
 from mcp2026.api.lifecycle import Phase
 from mcp2026.operator.actions import Action, ApplyChild, RequeueAfter, UpdateStatus
+from mcp2026.operator.canary.deciding import LOOK_SECONDS, is_measured
 from mcp2026.operator.manifests import Manifest, covers
 from mcp2026.operator.modes import MODES
 from mcp2026.operator.observed import Observed, at
-from mcp2026.operator.progress import events_between, status_document, with_conditions
+from mcp2026.operator.progress import events_between, says, with_conditions
 from mcp2026.operator.settings import PodSettings
 from mcp2026.operator.situation import Situation
 
@@ -42,7 +43,10 @@ def reconcile(observed: Observed, now: datetime, settings: PodSettings) -> list[
             for child in situation.wanted
             if not _is_applied(child, observed.child(child["kind"]))
         ]
-    actions += _status_actions(observed.resource, model.status, mode.next_status(situation, now))
+    status = mode.next_status(situation, now)
+    actions += _status_actions(observed.resource, model.status, status)
+    if is_measured(status.canary):
+        actions.append(RequeueAfter(LOOK_SECONDS))
     if situation.taken:
         actions.append(RequeueAfter(NAME_TAKEN_RETRY_SECONDS))
     return actions
@@ -56,7 +60,7 @@ def _is_applied(wanted: Manifest, child: Manifest | None) -> bool:
 
 
 def _status_actions(resource: Manifest, old: InferenceModelStatus, new: InferenceModelStatus) -> list[Action]:
-    if resource.get("status") == status_document(new):
+    if says(resource, new):
         return []
     return [UpdateStatus(new), *events_between(old, new)]
 

@@ -8,6 +8,7 @@ from mcp2026.api.conditions import Reason
 from mcp2026.api.inference_model import InferenceModel, InferenceModelStatus, Traffic
 from mcp2026.api.lifecycle import ResourceAllocated
 from mcp2026.api.names import MODEL_LABEL
+from mcp2026.operator.canary.deciding import next_canary
 from mcp2026.operator.children import (
     deployment,
     role,
@@ -25,7 +26,7 @@ from mcp2026.operator.progress import advance, with_conditions
 from mcp2026.operator.rollout import blocked_by
 from mcp2026.operator.settings import PodSettings
 from mcp2026.operator.situation import Situation
-from mcp2026.operator.standing import Standing, conditions
+from mcp2026.operator.standing import Standing, conditions, is_settled
 from mcp2026.operator.traffic import spread
 
 CHILD_KINDS = ("ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Service", "Deployment")
@@ -62,9 +63,14 @@ def next_status(situation: Situation, now: datetime) -> InferenceModelStatus:
         replicas=standing.count("replicas"),
         ready_replicas=standing.count("readyReplicas"),
         selector=f"{MODEL_LABEL}={model.name}",
-        versions=model.spec.versions_column,
     )
-    return with_conditions(status, conditions(standing), now)
+    found = conditions(standing)
+    status = msgspec.structs.replace(
+        status, canary=next_canary(model.canary, observed.comparison, now, settled=is_settled(found))
+    )
+    weights_hold = msgspec.structs.replace(model, status=status)
+    status = msgspec.structs.replace(status, versions=weights_hold.versions_column)
+    return with_conditions(status, found, now)
 
 
 def _standing(situation: Situation) -> Standing:

@@ -69,6 +69,11 @@ def conditions(standing: Standing) -> tuple[Condition, ...]:
     )
 
 
+def is_settled(found: tuple[Condition, ...]) -> bool:
+    """Say whether the newest revision, and no other, answers requests."""
+    return any(entry.type == ConditionType.TRAFFIC_SETTLED and entry.status == "True" for entry in found)
+
+
 def _ready(standing: Standing) -> Condition:
     """Whether all replicas serve; which revision, the condition TrafficSettled says."""
     kind = ConditionType.READY

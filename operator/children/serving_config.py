@@ -14,6 +14,7 @@ from mcp2026.api.serving import (
     decode_serving_config,
     encode_serving_config,
 )
+from mcp2026.operator.canary.labels import version_labels
 from mcp2026.operator.children.ownership import child_metadata
 from mcp2026.operator.manifests import Manifest, digest, with_digest
 from mcp2026.operator.observed import Observed, at
@@ -24,22 +25,32 @@ def serving_config(model: InferenceModel, revision: int) -> ServingConfig:
     """Return what each runtime process of `model` serves."""
     return ServingConfig(
         model=model.name,
-        versions=tuple(_served(version) for version in model.spec.versions),
+        versions=_served_versions(model),
         batching=model.spec.batching,
         queue=_queue_policy(model.spec.qos.queue),
         priorities=_priorities(model.spec.qos.priorities),
         tenants=model.spec.qos.tenants,
+        allow_incompatible=model.spec.allow_incompatible,
         revision=revision,
     )
 
 
-def _served(version: ModelVersion) -> ServedVersion:
+def _served_versions(model: InferenceModel) -> tuple[ServedVersion, ...]:
+    weights, labels = model.weights, version_labels(model.spec)
+    return tuple(
+        _served(version, weights[version.version_id], labels[version.version_id])
+        for version in model.spec.versions
+    )
+
+
+def _served(version: ModelVersion, weight: int, labels: tuple[str, ...]) -> ServedVersion:
     claim, path = claim_and_path(version.uri)
     return ServedVersion(
         version_id=version.version_id,
         path=f"{MODELS_DIRECTORY}/{claim}/{path}",
-        weight=version.weight,
+        weight=weight,
         sha256=version.sha256,
+        labels=labels,
     )
 
 

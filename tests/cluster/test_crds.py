@@ -21,12 +21,24 @@ NAMESPACE = "crd-tests"
 REFUSALS = {
     "batch-size-above-range": "allowed: 4 to 128, default 32",
     "batch-size-below-range": "allowed: 4 to 128, default 32",
+    "canary-without-steps": "spec.canary.steps in body should have at least 1 items",
+    "canary-steps-shrink": "spec.canary.steps: do not grow; allowed: growing percentages, 1 to 100",
+    "canary-step-seconds-above-range": "should be less than or equal to 604800",
+    "canary-step-above-range": "should be less than or equal to 100",
+    "canary-of-only-version": "spec.canary: the model has no other version; allowed: two versions or more",
+    "canary-of-no-version": "spec.canary.version: there is no such version; allowed: the versionId of one of spec.versions",
+    "canary-minimum-requests-below-range": "spec.canary.rollback.minimumRequests in body should be greater than or equal to 1",
+    "canary-latency-ratio-below-range": "spec.canary.rollback.latencyRatio in body should be greater than or equal to 1",
+    "canary-error-rate-above-range": "spec.canary.rollback.errorRatePercent in body should be less than or equal to 100",
     "delay-above-range": "should be less than or equal to 65535",
     "depends-on-itself": "a model cannot depend on itself; allowed: names of other models",
     "depends-on-repeated": "a name is repeated; allowed: each name once",
     "format-unknown": 'supported values: "ONNX", "IR"',
     "gpu-count-above-range": "should be less than or equal to 16",
     "gpu-in-limits": "allowed: GPUs by spec.gpu.count alone",
+    "label-upper-case": "allowed: at most 63 lower-case letters, digits and dashes",
+    "label-repeated": "a label is repeated, or a versionId; allowed: labels that are neither",
+    "label-of-other-version": "a label is repeated, or a versionId; allowed: labels that are neither",
     "min-batch-above-max-batch": "allowed: 1 to maxBatchSize",
     "mode-unknown": 'supported values: "Serve"',
     "name-starts-with-digit": "allowed: at most 50 lower-case letters, digits and dashes, a letter first",
@@ -112,7 +124,7 @@ def test_a_bad_example_is_refused_with_its_message(cluster: Cluster, example: st
     assert REFUSALS[example] in said
 
 
-@pytest.mark.parametrize("example", ["resnet50", "magika", "shared"])
+@pytest.mark.parametrize("example", ["resnet50", "magika", "shared", "canary"])
 def test_a_good_example_is_accepted(cluster: Cluster, example: str) -> None:
     path = str(ROOT / "examples" / f"{example}.yaml")
     assert "created" in cluster.kubectl("-n", NAMESPACE, "create", "--dry-run=server", "-f", path)
@@ -128,7 +140,7 @@ def test_defaults_are_filled_in(cluster: Cluster) -> None:
         "tensorCache": True,
     }
     assert spec["versions"] == [
-        {"versionId": "v1", "uri": "pvc://models/a.onnx", "weight": 100, "format": "ONNX"}
+        {"versionId": "v1", "uri": "pvc://models/a.onnx", "weight": 100, "format": "ONNX", "labels": []}
     ]
     assert spec["qos"] == {
         "tenants": [],
@@ -136,6 +148,7 @@ def test_defaults_are_filled_in(cluster: Cluster) -> None:
         "queue": {"maxRows": 0, "defaultTimeoutMs": 0, "maxTimeoutMs": 0, "timeoutAction": "Reject"},
     }
     assert (spec["mode"], spec["replicas"], spec["workers"]) == ("Serve", 1, 1)
+    assert ("canary" in spec, spec["allowIncompatible"]) == (False, False)
     assert spec["gpu"] == {"count": 0, "sharing": "Exclusive"}
     assert (spec["dependsOn"], spec["resources"]) == ([], {"limits": {}, "requests": {}})
 

@@ -69,7 +69,18 @@ def test_a_step_lasts_its_time(seconds: float, step: int) -> None:
 def test_without_its_minimum_of_requests_a_step_stays_and_says_so() -> None:
     status = next_status(begun(), Measured(99, 99, 500.0), STABLE, after(10_000), settled=True)
     assert (status.step, status.outcome) == (0, CanaryOutcome.PROGRESSING)
-    assert status.message == "99 of at least 100 requests to judge 5 percent by"
+    assert status.message == "waits for 100 requests to judge 5 percent by; 90 percent of them were seen"
+
+
+def test_a_message_changes_ten_times_at_most_while_requests_come_in_and_not_with_the_clock() -> None:
+    counting = {
+        next_status(begun(), Measured(seen), STABLE, after(seen), settled=True).message for seen in range(100)
+    }
+    assert len(counting) == 10
+    waiting = {
+        next_status(begun(), FINE, STABLE, after(seconds), settled=True).message for seconds in range(60)
+    }
+    assert waiting == {"5 percent until 2026-06-01T12:01:00Z at least"}
 
 
 BROKEN = [

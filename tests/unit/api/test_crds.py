@@ -44,6 +44,8 @@ def of_schema(node: dict[str, Any]) -> Any:
         }
     if node["type"] == "integer":
         return ("integer", node.get("minimum"), node.get("maximum"))
+    if node["type"] == "number":
+        return ("number", node.get("minimum"), node.get("maximum"))
     if "enum" in node:
         return ("enum", frozenset(node["enum"]))
     return node["type"]
@@ -68,6 +70,8 @@ def of_type(kind: shape.Type) -> Any:
             }
         case shape.IntType():
             return ("integer", kind.ge, kind.le)
+        case shape.FloatType():
+            return ("number", kind.ge, kind.le)
         case shape.LiteralType():
             return ("enum", frozenset(kind.values))
         case shape.EnumType():
@@ -102,7 +106,7 @@ def names_and_kinds(node: Any) -> Any:
         return [names_and_kinds(node["items"])]
     if isinstance(node, dict):
         return {name: names_and_kinds(child[0]) for name, child in node.items()}
-    return node[0] if isinstance(node, tuple) and node[0] == "integer" else node
+    return node[0] if isinstance(node, tuple) and node[0] in ("integer", "number") else node
 
 
 @pytest.mark.parametrize(

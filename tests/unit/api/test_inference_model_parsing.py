@@ -22,12 +22,24 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 SAID = {
     "batch-size-above-range": "spec.batching.maxBatchSize: 129 is out of range; allowed: an integer from 4 to 128, default 32",
     "batch-size-below-range": "spec.batching.maxBatchSize: 3 is out of range; allowed: an integer from 4 to 128, default 32",
+    "canary-without-steps": "spec.canary.steps: 0 entries; allowed: a list with a number of entries from 1 to 16",
+    "canary-steps-shrink": "spec.canary.steps: [5, 50, 25] does not grow; allowed: growing percentages, 1 to 100",
+    "canary-step-seconds-above-range": "spec.canary.stepSeconds: 604801 is out of range; allowed: an integer from 1 to 604800, default 60",
+    "canary-step-above-range": "spec.canary.steps[1]: 101 is out of range; allowed: an integer from 1 to 100",
+    "canary-of-only-version": "spec.canary: the model has no other version; allowed: two versions or more",
+    "canary-of-no-version": "spec.canary.version: there is no version 'v3'; allowed: one of v1, v2",
+    "canary-minimum-requests-below-range": "spec.canary.rollback.minimumRequests: 0 is out of range; allowed: an integer from 1 to 1000000, default 100",
+    "canary-latency-ratio-below-range": "spec.canary.rollback.latencyRatio: 0.5 is out of range; allowed: a number from 1 to 100, default 1.5",
+    "canary-error-rate-above-range": "spec.canary.rollback.errorRatePercent: 101 is out of range; allowed: a number from 0 to 100, default 1.0",
     "delay-above-range": "spec.batching.maxDelayMs: 65536 is out of range; allowed: an integer from 0 to 65535, default 0",
     "depends-on-itself": "spec.dependsOn: bad depends on itself",
     "depends-on-repeated": "spec.dependsOn: a name is repeated",
     "format-unknown": "spec.versions[0].format: 'SafeTensors' is not allowed; allowed: IR or ONNX, default ONNX",
     "gpu-count-above-range": "spec.gpu.count: 17 is out of range; allowed: an integer from 0 to 16, default 0",
     "gpu-in-limits": "spec.resources.limits: mcp2026.io/gpu is set here; allowed: GPUs by spec.gpu.count alone",
+    "label-upper-case": "spec.versions[0].labels[0]: 'Stable' is not allowed; allowed: at most 63 lower-case letters",
+    "label-repeated": "spec.versions: stable names more than one version, or one of them twice",
+    "label-of-other-version": "spec.versions: v1 names more than one version, or one of them twice; allowed: labels that are neither",
     "min-batch-above-max-batch": "spec.batching.minBatchSize: 33 is above maxBatchSize 32",
     "mode-unknown": "spec.mode: 'Batch' is not allowed; allowed: Serve",
     "name-starts-with-digit": "metadata.name: '1model' is not allowed",
@@ -68,7 +80,7 @@ def test_a_bad_example_is_refused_with_its_message(example: str) -> None:
     assert SAID[example] in str(refused.value)
 
 
-@pytest.mark.parametrize("example", ["resnet50", "magika", "shared"])
+@pytest.mark.parametrize("example", ["resnet50", "magika", "shared", "canary"])
 def test_a_good_example_is_parsed(example: str) -> None:
     model = parse_inference_model(yaml.safe_load((EXAMPLES / f"{example}.yaml").read_text()))
     assert model.name == example
@@ -82,7 +94,7 @@ def resource(**spec: Any) -> dict[str, Any]:
 
 def test_one_version_without_weight_gets_all_the_traffic() -> None:
     model = parse_inference_model(resource())
-    assert model.spec.versions_column == "v1=100"
+    assert model.versions_column == "v1=100"
     assert (model.spec.replicas, model.spec.gpu.count, model.namespace) == (1, 0, "default")
 
 
@@ -92,7 +104,11 @@ ODD: list[tuple[str, dict[str, Any], str]] = [
         {"versions": [{"versionId": "v1"}]},
         "spec.versions[0].uri: is required; allowed: pvc://",
     ),
-    ("an unknown field", {"surprise": 1}, "spec.surprise: is not a field; allowed: batching, dependsOn"),
+    (
+        "an unknown field",
+        {"surprise": 1},
+        "spec.surprise: is not a field; allowed: allowIncompatible, batching, canary, dependsOn",
+    ),
     ("null for an object", {"batching": None}, "spec.batching: None is not allowed; allowed: an object"),
     ("a text for a flag", {"batching": {"tensorCache": "yes"}}, "allowed: true or false, default true"),
     ("a number for a list", {"versions": 3}, "spec.versions: 3 is not allowed"),

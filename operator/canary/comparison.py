@@ -1,0 +1,16 @@
+"""A canary and the other versions of its model, measured in the same pods and the same time."""
+
+from dataclasses import dataclass, field
+
+from mcp2026.api.canary import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was seen since a step began, or since the operator began to look."""
+
+    canary: Measured = field(default_factory=Measured)
+    others: Measured = field(default_factory=Measured)
+    """All other versions together."""
+    silent: tuple[str, ...] = ()
+    """Names of the pods that did not answer the last look."""
