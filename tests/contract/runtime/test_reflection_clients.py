@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from mcp2026.runtime.protocol.native.operations import operations
 from tests.contract.runtime.server_process import PATIENCE, Server
 from tools.cluster.errors import ClusterError
 from tools.cluster.go_programs import build
@@ -48,7 +49,8 @@ def test_grpcurl_lists_and_describes_every_service(grpcurl: Path, server: Server
         "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
         "inference.GRPCInferenceService",
-    } <= set(services)
+        *(operation.service for operation in operations()),
+    } == set(services)
     for service in services:
         methods = run(grpcurl, server, "list", service).split()
         assert methods
