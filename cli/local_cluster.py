@@ -12,22 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mcp2026.api.inference_model import InferenceModel
 from mcp2026.api.names import SERVING_CONFIG_KEY
+from mcp2026.api.serving import ServingConfig
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.pod_process import (
     LOOPBACK,
     Mounts,
     arguments,
     config_document,
+    lease_manifest,
     local_config,
     mounts,
     pod_manifest,
 )
 from mcp2026.cli.server_process import ServerProcess, start_server
 from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, UpdateStatus
+from mcp2026.operator.children import deployment, serving_config, serving_config_map
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import Observed, is_ready
 from mcp2026.operator.progress import status_document
+from mcp2026.operator.settings import PodSettings
 
 _END_SECONDS = 15.0
 _ATTEMPTS = 100
@@ -48,21 +53,49 @@ class LocalCluster:
 
     def observe(self) -> Observed:
         """Return everything in the shape that a cluster would give it."""
-        deployment = self.children.get("Deployment")
+        running = self.children.get("Deployment")
         pods: tuple[Manifest, ...] = ()
-        if deployment is not None:
+        if running is not None:
             pods = tuple(
                 pod_manifest(
-                    deployment,
+                    running,
                     position,
                     _container_status(process),
                     ready=process.exit_code is None and process.is_ready(),
                 )
                 for position, process in enumerate(self.processes)
             )
-            deployment = {**deployment, "status": _deployment_status(pods)}
-        children = {**self.children, **({"Deployment": deployment} if deployment else {})}
-        return Observed(self.resource, children, pods)
+            running = {**running, "status": _deployment_status(pods)}
+        children = {**self.children, **({"Deployment": running} if running else {})}
+        leases = {
+            pod["metadata"]["name"]: lease_manifest(pod, process.live_revision())
+            for pod, process in zip(pods, self.processes, strict=False)
+        }
+        return Observed(self.resource, children, pods, leases)
+
+    def change(self, resource: Manifest, model: InferenceModel, settings: PodSettings) -> None:
+        """Take a new version of the resource; what it asks for reaches the running servers.
+
+        Raises:
+            CommandError: it asks for what only new processes could do, or for files that are not there.
+
+        """
+        running = self.children["Deployment"]
+        if resource["metadata"]["name"] != self.resource["metadata"]["name"]:
+            raise CommandError("metadata.name: another model needs a command of its own")
+        if deployment(model, settings, running)["spec"] != running["spec"]:
+            raise CommandError(
+                "replicas, workers, GPUs, resources, priority class and claims are those of the processes; "
+                "to change them, stop with Ctrl-C and start again"
+            )
+        wanted = serving_config_map(model, serving_config(model, revision=1))
+        _check_files(local_config(wanted, mounts(running, self.folder, self.claims)))
+        metadata = self.resource["metadata"]
+        self.resource = {
+            **self.resource,
+            "metadata": {**metadata, "generation": metadata["generation"] + 1},
+            "spec": resource["spec"],
+        }
 
     def carry_out(self, action: Action) -> str | None:
         """Do what `action` asks, and return a line for the user, if it is worth one."""
@@ -93,14 +126,16 @@ class LocalCluster:
         count: int = self.resource["spec"]["replicas"]
         return count
 
-    def _apply(self, manifest: Manifest) -> str:
+    def _apply(self, manifest: Manifest) -> str | None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         self.children[kind] = manifest
         if kind == "Service":
             first = f"{LOOPBACK}:{self.first_port}"
             return f"service {name}: {first}, gRPC {LOOPBACK}:{self.first_port + self.replicas}"
+        if kind == "ConfigMap" and self.processes:
+            self._write_configuration(mounts(self.children["Deployment"], self.folder, self.claims))
         if kind != "Deployment":
-            return f"configuration {name}"
+            return f"configuration {name}" if kind == "ConfigMap" else None
         where = mounts(manifest, self.folder, self.claims)
         self._write_configuration(where)
         for position in range(self.replicas):
@@ -115,13 +150,19 @@ class LocalCluster:
 
     def _write_configuration(self, where: Mounts) -> None:
         config = local_config(self.children["ConfigMap"], where)
-        for version in config.versions:
-            if not Path(version.path).is_file():
-                raise CommandError(
-                    f"version {version.version_id}: no file {version.path}; "
-                    "sample models: python -m tools.models resnet50 --output ./models"
-                )
-        (self.folder / SERVING_CONFIG_KEY).write_bytes(config_document(config))
+        _check_files(config)
+        unfinished = self.folder / f"{SERVING_CONFIG_KEY}.new"
+        unfinished.write_bytes(config_document(config))
+        unfinished.rename(self.folder / SERVING_CONFIG_KEY)
+
+
+def _check_files(config: ServingConfig) -> None:
+    for version in config.versions:
+        if not Path(version.path).is_file():
+            raise CommandError(
+                f"version {version.version_id}: no file {version.path}; "
+                "sample models: python -m tools.models resnet50 --output ./models"
+            )
 
 
 def require_free(port: int) -> None:

@@ -58,7 +58,7 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: in
             if check:
                 _check(cluster)
             else:
-                _stay(cluster)
+                _stay(cluster, file)
         except KeyboardInterrupt:
             if check:
                 raise CommandError("interrupted") from None
@@ -115,14 +115,40 @@ def _check(cluster: LocalCluster) -> None:
             say(said)
 
 
-def _stay(cluster: LocalCluster) -> None:
-    say(f"try: curl {cluster.urls[0]}/v1/models    Ctrl-C stops")
+def _stay(cluster: LocalCluster, file: Path) -> None:
+    say(f"try: curl {cluster.urls[0]}/v1/models    changes of {file} are served; Ctrl-C stops")
+    known = _content(file)
     while True:
         time.sleep(1)
+        content = _content(file)
+        if content not in (known, None):
+            known = content
+            _take_change(cluster, file)
         step(cluster)
+        for line in (line for process in cluster.processes for line in process.refusals()):
+            say(line)
         blocked = condition_of(cluster.resource, ConditionType.ROLLOUT_BLOCKED)
         if blocked.get("status") == "True":
             raise ServerDiedError(f"{blocked['reason']}: {blocked['message']}")
+
+
+def _content(file: Path) -> bytes | None:
+    """Return what the file says; None while an editor has it taken away."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
+
+
+def _take_change(cluster: LocalCluster, file: Path) -> None:
+    """Have the new content of the file served; what cannot be is said, and all stays as it was."""
+    try:
+        resource, model = read_model(file)
+        cluster.change(resource, model, _LOCAL_PODS)
+    except CommandError as error:
+        say(f"the change is not taken: {error}")
+    else:
+        say(f"{model.name}: {model.versions_column} from {file}")
 
 
 def say(line: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mcp2026.api.names import SERVING_CONFIG_KEY
+from mcp2026.api.names import LIVE_REVISION_ANNOTATION, SERVING_CONFIG_KEY
 from mcp2026.api.serving import ServingConfig, decode_serving_config, encode_serving_config
 from mcp2026.cli.errors import CommandError
 from mcp2026.operator.manifests import Manifest
@@ -90,12 +90,14 @@ def config_document(config: ServingConfig) -> bytes:
 def pod_manifest(deployment: Manifest, position: int, container: dict[str, Any], *, ready: bool) -> Manifest:
     """Return a process as the pod that it stands for: scheduled, since it runs here, and ready or not."""
     template = deployment["spec"]["template"]
+    name = f"{deployment['metadata']['name']}-{position}"
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             **template["metadata"],
-            "name": f"{deployment['metadata']['name']}-{position}",
+            "name": name,
+            "uid": name,
             "namespace": deployment["metadata"]["namespace"],
         },
         "status": {
@@ -105,4 +107,15 @@ def pod_manifest(deployment: Manifest, position: int, container: dict[str, Any],
             ],
             "containerStatuses": [container],
         },
+    }
+
+
+def lease_manifest(pod: Manifest, revision: int) -> Manifest:
+    """Return what a pod reports, as the Lease on which it does so in a cluster."""
+    return {
+        "metadata": {
+            "name": pod["metadata"]["name"],
+            "annotations": {LIVE_REVISION_ANNOTATION: str(revision)},
+        },
+        "spec": {"holderIdentity": pod["metadata"]["uid"]},
     }

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from mcp2026.cli.pod_process import LOOPBACK
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _TAIL_BYTES = 2_000
+_REFUSAL = b"a revision cannot be served"
+"""How a server's log begins to tell that it stays with the revision before."""
 
 
 @dataclass(slots=True)
@@ -25,6 +28,7 @@ class ServerProcess:
     process: subprocess.Popen[bytes]
     port: int
     log: Path
+    _read_until: int = 0
 
     @property
     def exit_code(self) -> int | None:
@@ -38,14 +42,35 @@ class ServerProcess:
 
     def is_ready(self) -> bool:
         """Ask GET /readyz."""
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=2)
         try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
+            return self._get("/readyz")[0] == 200
         except (OSError, http.client.HTTPException):
             return False
+
+    def live_revision(self) -> int:
+        """Ask GET /v1/models for the revision that is served; 0 while there is no answer."""
+        try:
+            return int(json.loads(self._get("/v1/models")[1])["models"][0]["revision"])
+        except (OSError, http.client.HTTPException, ValueError, LookupError):
+            return 0
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=2)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read()
         finally:
             connection.close()
+
+    def refusals(self) -> list[str]:
+        """Return what the log says, since the last call, of revisions that could not be served."""
+        with self.log.open("rb") as log:
+            log.seek(self._read_until)
+            fresh = log.read()
+        whole = fresh[: fresh.rfind(b"\n") + 1]
+        self._read_until += len(whole)
+        return [line.decode(errors="replace") for line in whole.splitlines() if _REFUSAL in line]
 
     def ask_to_end(self) -> None:
         """Send SIGTERM: it drains and ends."""

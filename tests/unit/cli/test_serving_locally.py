@@ -175,6 +175,46 @@ def test_a_server_that_dies_ends_the_command_with_its_reason(
     assert "ContainerFailing: pod mlp-0: ended once, with exit code 137" in errors
 
 
+def test_a_change_of_the_file_is_served_by_the_same_processes(
+    serving: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    said = serving.stdout
+    assert said is not None
+
+    def wait_for(words: str) -> str:
+        return next(line for line in said if words in line)
+
+    before = servers(tmp_path)
+    both = [{"versionId": f"v{n}", "weight": 50, "uri": "pvc://models/mlp.onnx"} for n in (1, 2)]
+    model_file(tmp_path, versions=both, batching={"maxBatchSize": 64})
+    wait_for("mlp: v1=50,v2=50 from")
+    wait_for("RevisionLive: revision 2 is live on 1 of 1 pods")
+    model_file(tmp_path, versions=both, workers=2)
+    assert "workers" in wait_for("the change is not taken")
+    model_file(tmp_path, versions=[{"versionId": "v3", "uri": "pvc://models/missing.onnx"}])
+    assert "version v3: no file" in wait_for("the change is not taken")
+    model_file(tmp_path, batching={"maxBatchSize": 1000})
+    assert "spec.batching.maxBatchSize" in wait_for("the change is not taken")
+    model_file(tmp_path)
+    wait_for("RevisionLive: revision 3 is live on 1 of 1 pods")
+    assert servers(tmp_path) == before
+
+
+def test_a_version_that_the_servers_refuse_is_told_and_the_old_one_serves_on(
+    tmp_path: Path, models: Path, serving: subprocess.Popen[str]
+) -> None:
+    bad = models / "bad.onnx"
+    bad.write_bytes(b"not a model")
+    model_file(tmp_path, versions=[{"versionId": "v2", "uri": "pvc://models/bad.onnx"}])
+    said = serving.stdout
+    assert said is not None
+    told = next(line for line in said if "a revision cannot be served" in line)
+    assert "bad.onnx" in told
+    model_file(tmp_path)
+    assert next(line for line in said if "RevisionLive: revision 3" in line)
+    assert serving.poll() is None
+
+
 def test_a_busy_port_is_refused_with_another_one_to_try(tmp_path: Path, models: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
