@@ -4,6 +4,7 @@ They run the runtime's own watch, following and report; only the step that loads
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -39,19 +40,24 @@ class SimulatedPods:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._closing: list[Any] = []
-        self._tasks: list[Any] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     def __enter__(self) -> "SimulatedPods":
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        logging.getLogger("mcp2026.runtime.revisions").setLevel(logging.ERROR)  # their API server ends first
         for part in self._closing:
             part.close()
-        for task in self._tasks:
-            task.cancel()
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def add(self, pod: Mapping[str, Any], credentials: Mapping[str, Any]) -> None:
         """Follow for `pod`, with what a kubeconfig says."""
@@ -75,4 +81,7 @@ class SimulatedPods:
             )
             await follower.run(self._live.revision)
 
-        self._tasks.append(asyncio.run_coroutine_threadsafe(follow(), self._loop))
+        async def begin() -> None:
+            self._tasks.append(asyncio.create_task(follow()))
+
+        asyncio.run_coroutine_threadsafe(begin(), self._loop).result()
