@@ -1,7 +1,8 @@
 """Serve each newer revision as it comes: in every worker, or in none and with the reason told.
 
-An older revision is never taken, so sources may lag behind each other. A revision that could not be served
-is tried again, ever more rarely, until a newer one comes: its file may be on its way.
+An older revision is never taken, so sources may lag behind each other. A document without a number is the
+next revision whenever it says something new: so a file may be edited by hand. A revision that could not be
+served is tried again, ever more rarely, until a newer one comes: its file may be on its way.
 """
 
 import logging
@@ -95,9 +96,12 @@ class Follower:
         revision = None
         try:
             config = decode_serving_config(document)
-            revision = config.revision
+            numbered = "revision" in msgspec.json.decode(document)
+            revision = config.revision if numbered else None
             wanted = self._with_flags(config)
-            made = await self._rounds.serve_next(lambda models: self._newer(models, wanted))
+            made = await self._rounds.serve_next(
+                lambda models: self._newer(models, wanted, numbered=numbered)
+            )
         except _NothingNewError:
             return True
         except (InvalidResourceError, SettingsError) as error:
@@ -112,14 +116,18 @@ class Follower:
         self._report(Standing(made.revision))
         return True
 
-    async def _newer(self, models: Models, wanted: ServingConfig) -> ServingConfig:
+    async def _newer(self, models: Models, wanted: ServingConfig, *, numbered: bool) -> ServingConfig:
         if wanted.model != self._model:
             raise InvalidResourceError("model", f"{wanted.model!r} is not served here", self._model)
         live = models.get(wanted.model)
         if live is None:
             raise RequestError(ErrorCode.NOT_READY, f"{wanted.model!r} is not served now", "model")
+        if not numbered:
+            wanted = msgspec.structs.replace(wanted, revision=live.revision)
         if wanted.revision < live.revision or wanted == live:
             raise _NothingNewError
+        if not numbered:
+            return msgspec.structs.replace(wanted, revision=live.revision + 1)
         if wanted.revision == live.revision:
             raise InvalidResourceError(
                 "revision",

@@ -120,6 +120,22 @@ async def test_the_same_revision_again_changes_nothing(stale: bytes) -> None:
     assert workers.served == [2]
 
 
+async def test_a_document_without_a_number_is_the_next_revision_if_it_says_something_new() -> None:
+    workers = Workers()
+    async with followed(workers) as (mailbox, told):
+        await told.until(1)
+        for weight in (80, 80, 70):
+            mailbox.put(document(1, weight).replace(b'"revision":1,', b""))
+            await asyncio.sleep(0.01)
+        await told.until(3)
+        mailbox.put(document(9, 60))
+        await told.until(4)
+        mailbox.put(document(1, 50).replace(b'"revision":1,', b""))
+        await told.until(5)
+    assert workers.served == [2, 3, 9, 10]
+    assert workers.models["model"].versions[0].weight == 50
+
+
 async def test_an_older_revision_is_never_taken() -> None:
     workers = Workers()
     async with followed(workers) as (mailbox, told):
