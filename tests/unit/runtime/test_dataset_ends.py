@@ -1,10 +1,12 @@
 """How a run ends and what it tells, as tables; and the settings that it refuses."""
 
+import io
 import json
 import logging
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from mcp2026.api.errors import SettingsError
 from mcp2026.runtime.dataset.errors import (
@@ -17,8 +19,9 @@ from mcp2026.runtime.dataset.errors import (
     StoppedError,
     StorageFailedError,
 )
+from mcp2026.runtime.dataset.formats import choice
 from mcp2026.runtime.dataset.plan import Result
-from mcp2026.runtime.dataset.progress import Counts, LogLines, ProgressFile, Snapshot
+from mcp2026.runtime.dataset.progress import Counts, LogLines, ProgressFile, Snapshot, reporters
 from mcp2026.runtime.dataset.settings import read_settings
 from mcp2026.runtime.dataset.termination import LONGEST_BYTES, Termination, encode, ended
 
@@ -97,6 +100,25 @@ def test_a_progress_file_that_cannot_be_written_is_told_once(
     for now in range(5):
         file.report(PROGRESS, float(now), last=False)
     assert len(caplog.records) == 1
+
+
+def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=100)
+    (bar,) = reporters("auto", None, terminal)
+    bar.report(PROGRESS, 0.0, last=True)
+    assert "40/100" in screen.getvalue()
+    assert "(10 resumed)" in screen.getvalue()
+    pipe = Console(file=io.StringIO(), force_terminal=False)
+    kinds = [type(one) for one in reporters("auto", tmp_path / "p.json", pipe)]
+    assert kinds == [LogLines, ProgressFile]
+    assert reporters("none", None, terminal) == []
+
+
+def test_parquet_without_pyarrow_is_refused_by_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "find_spec", lambda _: None)
+    with pytest.raises(SettingsError, match=r"needs pyarrow; allowed: .*mcp2026\[parquet\]"):
+        read_settings((*GOOD, "--input", "in.parquet"), {})
 
 
 GOOD = ("--model-path", "m.onnx", "--input", "in.npy", "--output", "out.npz")
