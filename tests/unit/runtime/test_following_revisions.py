@@ -124,9 +124,11 @@ async def test_a_document_without_a_number_is_the_next_revision_if_it_says_somet
     workers = Workers()
     async with followed(workers) as (mailbox, told):
         await told.until(1)
-        for weight in (80, 80, 70):
-            mailbox.put(document(1, weight).replace(b'"revision":1,', b""))
-            await asyncio.sleep(0.01)
+        mailbox.put(document(1, 80).replace(b'"revision":1,', b""))
+        await told.until(2)
+        mailbox.put(document(1, 80).replace(b'"revision":1,', b""))
+        await asyncio.sleep(0)
+        mailbox.put(document(1, 70).replace(b'"revision":1,', b""))
         await told.until(3)
         mailbox.put(document(9, 60))
         await told.until(4)
