@@ -9,24 +9,23 @@ from typing import Any
 
 from mcp2026.api.inference_model import InferenceModel, claim_and_path
 from mcp2026.api.names import (
-    DEVICE_TYPE_ANNOTATION,
-    DEVICE_TYPE_NVIDIA,
-    GPU_RESOURCE,
     GRPC_PORT,
     MANIFEST_DIGEST_ANNOTATION,
     MODEL_LABEL,
     MODELS_DIRECTORY,
-    POD_NAME_VARIABLE,
-    POD_NAMESPACE_VARIABLE,
-    POD_UID_VARIABLE,
-    QOS_CLASS_VARIABLE,
     REST_PORT,
     SERVING_CONFIG_DIRECTORY,
     SERVING_CONFIG_KEY,
 )
-from mcp2026.api.scheduling_context import pod_qos_class
-from mcp2026.operator.children.ownership import child_metadata, child_name, labels
-from mcp2026.operator.manifests import Manifest, digest, with_digest
+from mcp2026.operator.children.ownership import child_metadata, child_name
+from mcp2026.operator.children.pod import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    environment,
+    pod_template,
+    resources,
+)
+from mcp2026.operator.manifests import Manifest, with_digest
 from mcp2026.operator.observed import at
 from mcp2026.operator.settings import PodSettings
 
@@ -97,13 +96,12 @@ def _rolling_update(model: InferenceModel) -> dict[str, int]:
 
 def _pod_template(model: InferenceModel, claims: set[str], settings: PodSettings) -> dict[str, Any]:
     volumes = _claim_volumes(claims)
-    annotations = {}
     spec: dict[str, Any] = {
         "serviceAccountName": child_name("ServiceAccount", model.name),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": settings.termination_grace_seconds,
-        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": POD_SECURITY,
         "containers": [_runtime_container(model, volumes, settings)],
         "volumes": [
             {"name": "serving-config", "configMap": {"name": child_name("ConfigMap", model.name)}},
@@ -114,14 +112,7 @@ def _pod_template(model: InferenceModel, claims: set[str], settings: PodSettings
             ),
         ],
     }
-    if model.spec.gpu.count > 0:
-        annotations[DEVICE_TYPE_ANNOTATION] = DEVICE_TYPE_NVIDIA
-        spec["schedulerName"] = settings.scheduler_name
-    if model.spec.priority_class_name is not None:
-        spec["priorityClassName"] = model.spec.priority_class_name
-    template = {"metadata": {"labels": labels(model), "annotations": annotations}, "spec": spec}
-    annotations[MANIFEST_DIGEST_ANNOTATION] = digest(template)
-    return template
+    return pod_template(model, spec, settings)
 
 
 def _claim_volumes(claims: set[str]) -> list[tuple[str, str]]:
@@ -155,7 +146,7 @@ def _runtime_container(
             "--log-format",
             settings.log_format,
         ],
-        "env": _environment(model),
+        "env": environment(model),
         "ports": [
             {"name": "http", "containerPort": REST_PORT, "protocol": "TCP"},
             {"name": "grpc", "containerPort": GRPC_PORT, "protocol": "TCP"},
@@ -163,13 +154,9 @@ def _runtime_container(
         "startupProbe": _probe("/healthz", period_seconds=1, failures=_STARTUP_SECONDS),
         "readinessProbe": _probe("/readyz", period_seconds=2, failures=1),
         "livenessProbe": _probe("/healthz", period_seconds=10, failures=3),
-        "resources": _resources(model),
+        "resources": resources(model),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [
             {"name": "serving-config", "mountPath": SERVING_CONFIG_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
@@ -181,22 +168,6 @@ def _runtime_container(
     }
 
 
-def _environment(model: InferenceModel) -> list[dict[str, Any]]:
-    resources = model.spec.resources
-    qos_class = pod_qos_class([(resources.requests, resources.limits)])
-    return [
-        _of_the_pod(POD_NAME_VARIABLE, "name"),
-        _of_the_pod(POD_NAMESPACE_VARIABLE, "namespace"),
-        _of_the_pod(POD_UID_VARIABLE, "uid"),
-        {"name": QOS_CLASS_VARIABLE, "value": qos_class.value},
-    ]
-
-
-def _of_the_pod(variable: str, field: str) -> dict[str, Any]:
-    reference = {"apiVersion": "v1", "fieldPath": f"metadata.{field}"}
-    return {"name": variable, "valueFrom": {"fieldRef": reference}}
-
-
 def _probe(path: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
     return {
         "httpGet": {"path": path, "port": "http"},
@@ -204,12 +175,3 @@ def _probe(path: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
         "timeoutSeconds": 2,
         "failureThreshold": failures,
     }
-
-
-def _resources(model: InferenceModel) -> dict[str, dict[str, str | int]]:
-    """Return requests and limits; an extended resource is asked for by its limit alone."""
-    limits: dict[str, str | int] = dict(model.spec.resources.limits)
-    if model.spec.gpu.count > 0:
-        limits[GPU_RESOURCE] = str(model.spec.gpu.count)
-    asked = {"requests": dict(model.spec.resources.requests), "limits": limits}
-    return {kind: quantities for kind, quantities in asked.items() if quantities}

@@ -1,0 +1,65 @@
+"""What the pods of a model have in common, whatever its mode: placement, resources, environment, security."""
+
+from typing import Any, Final
+
+from mcp2026.api.inference_model import InferenceModel
+from mcp2026.api.names import (
+    DEVICE_TYPE_ANNOTATION,
+    DEVICE_TYPE_NVIDIA,
+    GPU_RESOURCE,
+    MANIFEST_DIGEST_ANNOTATION,
+    POD_NAME_VARIABLE,
+    POD_NAMESPACE_VARIABLE,
+    POD_UID_VARIABLE,
+    QOS_CLASS_VARIABLE,
+)
+from mcp2026.api.scheduling_context import pod_qos_class
+from mcp2026.operator.children.ownership import labels
+from mcp2026.operator.manifests import digest
+from mcp2026.operator.settings import PodSettings
+
+POD_SECURITY: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+CONTAINER_SECURITY: Final = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def pod_template(model: InferenceModel, spec: dict[str, Any], settings: PodSettings) -> dict[str, Any]:
+    """Return the template of pods with `spec`, placed as the model asks, with its digest."""
+    annotations = {}
+    if model.spec.gpu.count > 0:
+        annotations[DEVICE_TYPE_ANNOTATION] = DEVICE_TYPE_NVIDIA
+        spec = {**spec, "schedulerName": settings.scheduler_name}
+    if model.spec.priority_class_name is not None:
+        spec = {**spec, "priorityClassName": model.spec.priority_class_name}
+    template = {"metadata": {"labels": labels(model), "annotations": annotations}, "spec": spec}
+    annotations[MANIFEST_DIGEST_ANNOTATION] = digest(template)
+    return template
+
+
+def environment(model: InferenceModel) -> list[dict[str, Any]]:
+    """Return what tells a container which pod it is in."""
+    asked = model.spec.resources
+    qos_class = pod_qos_class([(asked.requests, asked.limits)])
+    return [
+        _of_the_pod(POD_NAME_VARIABLE, "name"),
+        _of_the_pod(POD_NAMESPACE_VARIABLE, "namespace"),
+        _of_the_pod(POD_UID_VARIABLE, "uid"),
+        {"name": QOS_CLASS_VARIABLE, "value": qos_class.value},
+    ]
+
+
+def _of_the_pod(variable: str, field: str) -> dict[str, Any]:
+    reference = {"apiVersion": "v1", "fieldPath": f"metadata.{field}"}
+    return {"name": variable, "valueFrom": {"fieldRef": reference}}
+
+
+def resources(model: InferenceModel) -> dict[str, dict[str, str | int]]:
+    """Return requests and limits; an extended resource is asked for by its limit alone."""
+    limits: dict[str, str | int] = dict(model.spec.resources.limits)
+    if model.spec.gpu.count > 0:
+        limits[GPU_RESOURCE] = str(model.spec.gpu.count)
+    asked = {"requests": dict(model.spec.resources.requests), "limits": limits}
+    return {kind: quantities for kind, quantities in asked.items() if quantities}
