@@ -87,6 +87,11 @@ class Calls:
         batchable: bool,
     ) -> Inference:
         """Return the question for an inference."""
+        _check_names(model=model, version=version)
+        if isinstance(outputs, str):
+            raise InvalidRequestError(
+                f"outputs: {outputs!r} is one text", field="outputs", allowed=f"a list: [{outputs!r}]"
+            )
         return Inference(
             inputs,
             model=model,
@@ -105,10 +110,12 @@ class Calls:
 
     def describe(self, model: str, version: str | None) -> DescribeModel:
         """Return the question for one model."""
+        _check_names(model=model, version=version)
         return DescribeModel(model, version, self._traced())
 
     def ask_ready(self, model: str | None, version: str | None) -> AskReady:
         """Return the question whether the server, or a model, is ready."""
+        _check_names(model=model, version=version)
         return AskReady(model, version, self._traced())
 
     def register(
@@ -122,6 +129,7 @@ class Calls:
         request_id: str | None,
     ) -> RegisterVersion:
         """Return the wish that a version be served."""
+        _check_names(model=model, version=version)
         return RegisterVersion(
             model,
             version,
@@ -134,11 +142,21 @@ class Calls:
 
     def retire(self, model: str, version: str) -> RetireVersion:
         """Return the wish that a version be served no more."""
+        _check_names(model=model, version=version)
         return RetireVersion(model, version, self._traced())
 
     def _traced(self, given: str | None = None) -> tuple[Header, ...]:
         trace = traceparent(given)
         return self._headers if trace is None else (*self._headers, (TRACE_HEADER, trace))
+
+
+def _check_names(**names: object) -> None:
+    """Refuse what is no text, above all the numbers that versions often look like."""
+    for field, name in names.items():
+        if not isinstance(name, str | None):
+            raise InvalidRequestError(
+                f"{field}: {name!r} is no text", field=field, allowed=f"a text, such as {str(name)!r}"
+            )
 
 
 def _checked_timeout(timeout: float) -> float:

@@ -23,6 +23,7 @@ from mcp2026.client.operations.answers import error_of_text, retry_after
 Options = Sequence[tuple[str, Any]]
 
 _NEVER_SENT = "failed to connect to all addresses"
+_NOT_GRPC = "Received http2 header with status"
 _TOO_LARGE = "Received message larger than max"
 _BROKEN = re.compile(
     r"Stream removed|Socket closed|recvmsg|sendmsg|Connection reset|Broken pipe|GOAWAY|keepalive"
@@ -78,6 +79,8 @@ def error_of(call: FailedCall, timeout: float) -> ClientError:
         return DeadlineExceededError(f"no answer within {timeout:g} s", status=status.name)
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details:
         return ProtocolError(f"the answer has more than max_answer_bytes: {details}")
+    if status is grpc.StatusCode.UNIMPLEMENTED and details.startswith(_NOT_GRPC):
+        return ProtocolError(f"no gRPC is spoken here; is it the HTTP port? {details}", status=status.name)
     if status is grpc.StatusCode.UNAVAILABLE and details.startswith(_NEVER_SENT):
         return ConnectionFailedError(details, Retry.ALWAYS)
     if status is grpc.StatusCode.UNAVAILABLE and _BROKEN.search(details):

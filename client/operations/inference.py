@@ -47,6 +47,8 @@ class InferenceResult(Mapping[str, Array]):
         """Of the server's answer, if it gave one."""
 
     def __getitem__(self, name: str) -> Array:
+        if name not in self._outputs:
+            raise KeyError(f"no output {name!r}; there are {', '.join(self._outputs)}")
         return self._outputs[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -63,7 +65,7 @@ class InferenceResult(Mapping[str, Array]):
             UnicodeDecodeError: it is no text.
 
         """
-        array = self._outputs[name]
+        array = self[name]
         return np.array([element.decode() for element in array.ravel()], dtype=np.str_).reshape(array.shape)
 
     def __repr__(self) -> str:
@@ -97,6 +99,12 @@ class Inference:
         """
         if not model:
             raise InvalidRequestError("model: is empty", field="model", allowed="the name of a model")
+        if not isinstance(inputs, Mapping):
+            raise InvalidRequestError(
+                f"inputs: {type(inputs).__name__} has no names",
+                field="inputs",
+                allowed='arrays by the names of the inputs: {"input": array}',
+            )
         if priority is not None and not 0 <= priority < 2**63:
             raise InvalidRequestError(
                 f"priority: {priority} is out of range",
@@ -162,7 +170,7 @@ class Inference:
         head_length = len(body)
         if _HEADER_LENGTH in response.headers:
             text = response.headers[_HEADER_LENGTH]
-            if not (text.isascii() and text.isdigit() and int(text) <= len(body)):
+            if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= len(body)):
                 raise ProtocolError(f"{_HEADER_LENGTH}: {text[:32]!r} of {len(body)} bytes")
             head_length = int(text)
         document = json_object(body[:head_length])

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,6 +43,37 @@ def test_arguments_out_of_range_are_refused(kind: Any, wrong: dict[str, Any], sa
 def test_calls_out_of_range_are_refused_before_they_are_sent(wrong: dict[str, Any]) -> None:
     with Client(URL) as client, pytest.raises(InvalidRequestError):
         client.infer({}, **{"model": "m", **wrong})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"inputs": [0.5]}, "inputs"),
+        ({"outputs": "output"}, "outputs"),
+        ({"version": 1}, "version"),
+        ({"model": 7}, "model"),
+    ],
+)
+def test_what_is_of_the_wrong_type_is_named(wrong: dict[str, Any], field: str) -> None:
+    with Client(URL) as client, pytest.raises(InvalidRequestError, match=f"^{field}: ") as refused:
+        client.infer(**{"inputs": {}, "model": "m", **wrong})
+    assert refused.value.field == field
+    assert refused.value.allowed
+
+
+def test_a_version_that_is_a_number_is_named_in_every_call() -> None:
+    wrong: Any = 2
+    with Client(URL) as client:
+        calls = client._calls
+        asked: list[Callable[[], Any]] = [
+            lambda: calls.describe("m", wrong),
+            lambda: calls.ask_ready("m", wrong),
+            lambda: calls.register("m", wrong, "u", weight=1, owner_email="o@example.com", request_id=None),
+            lambda: calls.retire("m", wrong),
+        ]
+        for ask in asked:
+            with pytest.raises(InvalidRequestError, match="version: 2 is no text"):
+                ask()
 
 
 def test_both_clients_have_the_same_surface() -> None:

@@ -67,6 +67,11 @@ class Failed(NamedTuple):
             ProtocolError,
             Retry.NEVER,
         ),
+        (
+            Failed(grpc.StatusCode.UNIMPLEMENTED, "Received http2 header with status: 404"),
+            ProtocolError,
+            Retry.NEVER,
+        ),
         (Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, "body too large"), InvalidRequestError, Retry.NEVER),
     ],
 )

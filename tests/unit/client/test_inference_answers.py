@@ -112,6 +112,9 @@ def test_outputs_come_in_binary_in_json_or_both() -> None:
     assert list(result) == ["y", "z"]
     np.testing.assert_array_equal(result["y"], ROWS)
     np.testing.assert_array_equal(result["z"], [1, 2])
+    for read in (result.__getitem__, result.text):
+        with pytest.raises(KeyError, match="no output 'a'; there are y, z"):
+            read("a")
     assert (result.model, result.version, result.request_id, len(result)) == ("m", "1", "r", 2)
     assert repr(result) == "InferenceResult(m/1, y: float32[2, 2], z: int64[2])"
 
