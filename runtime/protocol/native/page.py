@@ -1,6 +1,7 @@
 """The contract as a page for people: one file of HTML without scripts, made from the document itself."""
 
 import json
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -15,11 +16,15 @@ h1{margin-bottom:0}h2{border-bottom:1px solid #d0d7de;margin-top:2.5rem}h3{margi
 code,pre{font:13px/1.45 ui-monospace,monospace;background:#f2f4f7;border-radius:4px}
 code{padding:.1em .3em}pre{padding:.75rem;overflow-x:auto}pre code{padding:0}
 table{border-collapse:collapse;width:100%;margin:.5rem 0}
-th,td{border:1px solid #d0d7de;padding:.3rem .5rem;text-align:left;vertical-align:top}th{background:#f2f4f7}
+th,td{border:1px solid #d0d7de;padding:.3rem .5rem;text-align:left;vertical-align:top}
+td{overflow-wrap:anywhere}td:first-child{overflow-wrap:normal}th{background:#f2f4f7}
 nav ul{columns:2;padding-left:1.2rem}.verb{font-weight:700}.quiet{color:#57606a}
 @media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}a{color:#58a6ff}
 code,pre,th{background:#1c2128}th,td,h2{border-color:#3d444d}.quiet{color:#9198a1}}
 """
+
+_CODE = re.compile(r"`([^`]+)`")
+_NUMBERS = re.compile(r"\[[-\d.,\s]+\]")
 
 
 def page(document: dict[str, Any]) -> bytes:
@@ -30,7 +35,7 @@ def page(document: dict[str, Any]) -> bytes:
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
         f"<title>{escape(info['title'])}</title><style>{_STYLE}</style></head><body>",
         f'<h1>{escape(info["title"])} <span class="quiet">{escape(info["version"])}</span></h1>',
-        f"<p>{escape(info['summary'])}</p>{_text(info['description'])}",
+        f"<p>{_words(info['summary'])}</p>{_text(info['description'])}",
         '<p>The document itself: <a href="openapi.json">openapi.json</a>.</p>',
         *_contents(),
         *(part for tag in document["tags"] for part in _tag(document, tag)),
@@ -49,7 +54,7 @@ def _contents() -> Iterator[str]:
 
 
 def _tag(document: dict[str, Any], tag: dict[str, str]) -> Iterator[str]:
-    yield f"<h2>{escape(tag['name'].capitalize())}</h2><p>{escape(tag['description'])}</p>"
+    yield f"<h2>{escape(tag['name'].capitalize())}</h2><p>{_words(tag['description'])}</p>"
     for one in operations():
         described = document["paths"][one.path][one.verb.lower()]
         if tag["name"] in described["tags"]:
@@ -59,14 +64,14 @@ def _tag(document: dict[str, Any], tag: dict[str, str]) -> Iterator[str]:
 def _operation(document: dict[str, Any], one: Operation, described: dict[str, Any]) -> Iterator[str]:
     yield f'<h3 id="{one.operation_id}"><span class="verb">{one.verb}</span>'
     yield f"<code>{escape(one.path)}</code></h3>"
-    yield f"<p>{escape(described['summary'])} Over gRPC: <code>{one.call[1:]}</code></p>"
+    yield f"<p>{_words(described['summary'])} Over gRPC: <code>{one.call[1:]}</code></p>"
     yield _text(described.get("description", ""))
     parameters = [_component(document, each) for each in described.get("parameters", ())]
     if parameters:
         yield "<table><tr><th>parameter</th><th>in</th><th>allowed</th><th>is</th></tr>"
         for each in parameters:
             allowed = _kind(document, each["schema"])
-            is_ = escape(each.get("description", ""))
+            is_ = _words(each.get("description", ""))
             yield f"<tr><td><code>{escape(each['name'])}</code></td><td>{each['in']}</td>"
             yield f"<td>{allowed}</td><td>{is_}</td></tr>"
         yield "</table>"
@@ -79,7 +84,7 @@ def _operation(document: dict[str, Any], one: Operation, described: dict[str, An
         content = answer.get("content", {}).get("application/json", {})
         body = reference(content.get("schema", {}))
         shown = "" if body is None else _link(body)
-        yield f"<tr><td>{status}</td><td>{shown}</td><td>{escape(answer['description'])}</td></tr>"
+        yield f"<tr><td>{status}</td><td>{shown}</td><td>{_words(answer['description'])}</td></tr>"
     yield "</table>"
     yield from _examples(described["responses"][str(one.status)]["content"]["application/json"])
 
@@ -94,7 +99,7 @@ def _schema(document: dict[str, Any], name: str) -> Iterator[str]:
     yield "<table><tr><th>field</th><th>allowed</th><th>is</th></tr>"
     for field, part in fields.items():
         needed = " (required)" if field in schema.get("required", ()) else ""
-        is_ = escape(part.get("description") or resolved(part).get("description", ""))
+        is_ = _words(part.get("description") or resolved(part).get("description", ""))
         yield f"<tr><td><code>{escape(field)}</code>{needed}</td><td>{_kind(document, part)}</td>"
         yield f"<td>{is_}</td></tr>"
     yield "</table>"
@@ -115,28 +120,29 @@ def _kind(document: dict[str, Any], part: Schema) -> str:
         words = f"list of {_kind(document, part['items'])}"
     elif isinstance(part.get("additionalProperties"), dict):
         words = f"object of {_kind(document, part['additionalProperties'])}"
-    limits = [f"{words_of} {part[keyword]}" for keyword, words_of in _LIMITS.items() if keyword in part]
-    return ", ".join([words, *limits])
+    limits = [said.format(part[keyword]) for keyword, said in _LIMITS.items() if keyword in part]
+    return ", ".join([words, *(escape(limit) for limit in limits)])
 
 
 _LIMITS = {
-    "format": "format",
-    "minimum": "from",
-    "exclusiveMinimum": "above",
-    "maximum": "to",
-    "minLength": "at least characters:",
-    "maxLength": "at most characters:",
-    "minItems": "at least elements:",
-    "maxItems": "at most elements:",
-    "minProperties": "at least elements:",
-    "pattern": "matching",
+    "format": "format {}",
+    "minimum": "from {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "up to {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} elements",
+    "maxItems": "at most {} elements",
+    "minProperties": "at least {} elements",
+    "pattern": "matching {}",
 }
 
 
 def _examples(content: dict[str, Any]) -> Iterator[str]:
     for example in content.get("examples", {}).values():
-        caption = escape(example.get("summary", ""))
-        value = escape(json.dumps(example["value"], indent=2, ensure_ascii=False))
+        caption = _words(example.get("summary", ""))
+        written = json.dumps(example["value"], indent=2, ensure_ascii=False)
+        value = escape(_NUMBERS.sub(lambda found: " ".join(found[0].split()), written))
         yield f'<p class="quiet">{caption}</p><pre><code>{value}</code></pre>'
 
 
@@ -158,4 +164,9 @@ def _link(name: str) -> str:
 
 def _text(text: str) -> str:
     paragraphs = [part for part in text.strip().split("\n\n") if part]
-    return "".join(f"<p>{escape(part)}</p>" for part in paragraphs)
+    return "".join(f"<p>{_words(part)}</p>" for part in paragraphs)
+
+
+def _words(text: str) -> str:
+    """Return a line of the document in HTML; what stands between backticks is code, as in Markdown."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))

@@ -363,6 +363,14 @@ async def test_the_page_stands_alone_and_shows_everything(world: World) -> None:
         assert all(field in reader.text for field in schema.get("properties", {}))
 
 
+def test_the_page_shows_code_and_lists_as_people_write_them() -> None:
+    text = page(document()).decode()
+    assert "`" not in text
+    assert "takes <code>input</code> and <code>shape</code>" in text
+    assert "[ 0.1, 0.2, 0.3, 0.4 ]" in text
+    assert "integer, from 0, up to 100" in text
+
+
 def test_the_page_escapes_what_it_shows() -> None:
     hostile = {**document(), "info": {**document()["info"], "title": "<script>alert(1)</script>"}}
     assert b"<script>" not in page(hostile)
