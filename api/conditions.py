@@ -9,13 +9,17 @@ class ConditionType(StrEnum):
     """What a condition speaks of. `True` is the state that a user hopes for, except for RolloutBlocked."""
 
     READY = "Ready"
-    """Every replica serves the newest generation, and none an older one."""
+    """Every replica serves the newest generation, and none an older one. Mode Batch: the result is there."""
     RESOURCES_ALLOCATED = "ResourcesAllocated"
     """Every pod is bound to a node and holds its devices."""
     ROLLOUT_BLOCKED = "RolloutBlocked"
     """Something that was asked for does not come to be; the message says what. What serves, serves on."""
     TRAFFIC_SETTLED = "TrafficSettled"
     """Every pod that serves reports the newest revision of versions, weights and limits."""
+    RUN_ENDED = "RunEnded"
+    """The run of mode Batch has ended for good; reason and message say how. True stays."""
+    DATA_SYNCED = "DataSynced"
+    """The log of the run is archived, and the archive's digest is known. True stays."""
 
 
 class Reason(StrEnum):
@@ -40,6 +44,21 @@ class Reason(StrEnum):
     REVISION_LIVE = "RevisionLive"
     WAITING_FOR_REVISION = "WaitingForRevision"
     REVISION_REFUSED = "RevisionRefused"
+    RUN_IN_PROGRESS = "RunInProgress"
+    COMPLETED = "Completed"
+    TIMEOUT = "Timeout"
+    OUT_OF_MEMORY = "OutOfMemory"
+    INPUT_REFUSED = "InputRefused"
+    MODEL_REFUSED = "ModelRefused"
+    EXECUTION_FAILED = "ExecutionFailed"
+    STORAGE_FAILED = "StorageFailed"
+    SETTINGS_REFUSED = "SettingsRefused"
+    STOPPED = "Stopped"
+    POD_FAILED = "PodFailed"
+    RESULT_UNVERIFIED = "ResultUnverified"
+    WAITING_FOR_ARCHIVE = "WaitingForArchive"
+    ARCHIVE_FAILED = "ArchiveFailed"
+    ARCHIVED = "Archived"
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):

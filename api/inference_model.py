@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from mcp2026.api.batch_run import Batch, BatchStatus, check_batch
 from mcp2026.api.canary import Canary, CanaryStatus, check_canary, effective_weights, status_of
 from mcp2026.api.conditions import Condition
 from mcp2026.api.errors import InvalidResourceError
@@ -25,6 +26,12 @@ VERSION_ID_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 URI_PATTERN: Final = r"^pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[A-Za-z0-9._@+=-]+)+$"
 SHA256_PATTERN: Final = r"^[0-9a-f]{64}$"
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]{1,3})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+
+BATCH_ALONE: Final = (
+    "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone; no qos, canary or "
+    "allowIncompatible"
+)
+"""What the API server says as well."""
 
 VersionId = Annotated[
     str,
@@ -98,7 +105,10 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
     """What the user asks for."""
 
     versions: Annotated[tuple[ModelVersion, ...], msgspec.Meta(min_length=1, max_length=16)]
-    mode: Literal["Serve"] = "Serve"
+    mode: Literal["Serve", "Batch"] = "Serve"
+    """Serve answers requests until it is deleted; Batch runs one data set and ends."""
+    batch: Batch | None = None
+    """The data set, with mode Batch and only then."""
     replicas: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """Server processes in each pod, each with the model in memory."""
@@ -148,6 +158,8 @@ class InferenceModelStatus(msgspec.Struct, frozen=True, rename="camel"):
     """For the column of `kubectl get`: ``v1=90,v2=10``."""
     canary: CanaryStatus | None = None
     """Where the canary of the spec stands."""
+    batch: BatchStatus | None = None
+    """How far the run of mode Batch is."""
 
 
 class InferenceModel(msgspec.Struct, frozen=True, rename="camel"):
@@ -282,6 +294,7 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
         raise InvalidResourceError("spec.dependsOn", f"{name} depends on itself", "names of other models")
     if len(set(spec.depends_on)) != len(spec.depends_on):
         raise InvalidResourceError("spec.dependsOn", "a name is repeated", "each name once")
+    _check_mode(spec)
 
 
 def _check_labels(versions: tuple[ModelVersion, ...]) -> None:
@@ -293,3 +306,26 @@ def _check_labels(versions: tuple[ModelVersion, ...]) -> None:
             f"{', '.join(repeated)} names more than one version, or one of them twice",
             "labels that are neither a versionId nor another label",
         )
+
+
+def _check_mode(spec: InferenceModelSpec) -> None:
+    if (spec.mode == "Batch") != (spec.batch is not None):
+        there = "is not given" if spec.batch is None else f"is given with mode {spec.mode}"
+        raise InvalidResourceError("spec.batch", there, "with mode Batch, and with it alone")
+    if spec.batch is None:
+        return
+    check_batch(spec.batch)
+    batching = spec.batching
+    without_effect = {
+        "versions": len(spec.versions) == 1,
+        "replicas": spec.replicas == 1,
+        "workers": spec.workers == 1,
+        "allowIncompatible": not spec.allow_incompatible,
+        "batching": batching == Batching(max_batch_size=batching.max_batch_size),
+        "qos": spec.qos == QualityOfService(),
+    }
+    for field, fits in without_effect.items():
+        if not fits:
+            raise InvalidResourceError(
+                f"spec.{field}", "it means nothing to a run over a data set", BATCH_ALONE
+            )

@@ -29,6 +29,8 @@ FAILED_REVISION_ANNOTATION: Final = "mcp2026.io/failed-revision"
 """On the same: a newer revision that could not be served."""
 REVISION_PROBLEM_ANNOTATION: Final = "mcp2026.io/revision-problem"
 """On the same: why not."""
+BATCH_PROGRESS_ANNOTATION: Final = "mcp2026.io/batch-progress"
+"""On the Lease of a batch pod's name: how far its run is, as JSON with `rowsDone` and `rowsTotal`."""
 MANIFEST_DIGEST_ANNOTATION: Final = "mcp2026.io/manifest-digest"
 """On each child: the digest of the manifest that the operator applied; on pods: that of their template."""
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from mcp2026.api.inference_model import InferenceModel, InferenceModelStatus
 from mcp2026.operator import serving
+from mcp2026.operator.batch import running as batch
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import Observed, at
 from mcp2026.operator.settings import PodSettings
@@ -20,9 +21,14 @@ class Mode:
     children: Callable[[InferenceModel, Observed, PodSettings], tuple[Manifest, ...]]
     """In the order of their creation; the one that makes pods is the last."""
     next_status: Callable[[Situation, datetime], InferenceModelStatus]
+    look_again: Callable[[Situation, InferenceModelStatus, datetime], float | None]
+    """After how many seconds something is due that no event will tell, if anything is."""
 
 
-MODES = {"Serve": Mode(serving.CHILD_KINDS, serving.children, serving.next_status)}
+MODES = {
+    "Serve": Mode(serving.CHILD_KINDS, serving.children, serving.next_status, serving.look_again),
+    "Batch": Mode(batch.CHILD_KINDS, batch.children, batch.next_status, batch.look_again),
+}
 ALL_CHILD_KINDS = tuple(dict.fromkeys(kind for mode in MODES.values() for kind in mode.child_kinds))
 
 

@@ -15,6 +15,7 @@ from mcp2026.operator.manifests import Manifest
 
 TRANSITIONS_KEPT = 16
 """As many as the CRD's maxItems."""
+_NO_FAILURES = (Reason.COMPLETED, Reason.RUN_IN_PROGRESS)
 
 
 def timestamp(now: datetime) -> str:
@@ -66,7 +67,14 @@ def _told(condition: Condition) -> EmitEvent | None:
     blocked = condition.type == ConditionType.ROLLOUT_BLOCKED and condition.status == "True"
     if blocked or condition.reason == Reason.INVALID_SPEC:
         return EmitEvent("Warning", condition.reason, condition.message)
-    good_news = condition.type in (ConditionType.READY, ConditionType.TRAFFIC_SETTLED)
+    failed = condition.type == ConditionType.RUN_ENDED and condition.reason not in _NO_FAILURES
+    if failed or condition.reason == Reason.ARCHIVE_FAILED:
+        return EmitEvent("Warning", condition.reason, condition.message)
+    good_news = condition.type in (
+        ConditionType.READY,
+        ConditionType.TRAFFIC_SETTLED,
+        ConditionType.DATA_SYNCED,
+    )
     waiting = condition.type == ConditionType.READY and condition.reason == Reason.WAITING_FOR_DEPENDENCIES
     if waiting or (good_news and condition.status == "True"):
         return EmitEvent("Normal", condition.reason, condition.message)

@@ -14,7 +14,6 @@ from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.inference_model import InferenceModelStatus, parse_inference_model, parse_status
 from mcp2026.api.lifecycle import Phase
 from mcp2026.operator.actions import Action, ApplyChild, RequeueAfter, UpdateStatus
-from mcp2026.operator.canary.deciding import LOOK_SECONDS, is_measured
 from mcp2026.operator.manifests import Manifest, covers
 from mcp2026.operator.modes import MODES
 from mcp2026.operator.observed import Observed, at
@@ -45,8 +44,8 @@ def reconcile(observed: Observed, now: datetime, settings: PodSettings) -> list[
         ]
     status = mode.next_status(situation, now)
     actions += _status_actions(observed.resource, model.status, status)
-    if is_measured(status.canary):
-        actions.append(RequeueAfter(LOOK_SECONDS))
+    if (seconds := mode.look_again(situation, status, now)) is not None:
+        actions.append(RequeueAfter(seconds))
     if situation.taken:
         actions.append(RequeueAfter(NAME_TAKEN_RETRY_SECONDS))
     return actions

@@ -61,6 +61,7 @@ KINDS = {
         Kind("ConfigMap", "", "v1", "configmaps", _OURS),
         Kind("Service", "", "v1", "services", _OURS),
         Kind("Deployment", "apps", "v1", "deployments", _OURS),
+        Kind("Job", "batch", "v1", "jobs", _OURS),
         Kind("Pod", "", "v1", "pods", _OURS),
         Kind("Lease", "coordination.k8s.io", "v1", "leases", MODEL_LABEL),
     )

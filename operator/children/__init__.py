@@ -2,6 +2,7 @@
 
 from mcp2026.operator.children.access import role, role_binding, service_account
 from mcp2026.operator.children.deployment import deployment
+from mcp2026.operator.children.job import job
 from mcp2026.operator.children.service import service
 from mcp2026.operator.children.serving_config import (
     serving_config,
@@ -12,6 +13,7 @@ from mcp2026.operator.children.serving_config import (
 
 __all__ = [
     "deployment",
+    "job",
     "role",
     "role_binding",
     "service",

@@ -23,25 +23,27 @@ def service_account(model: InferenceModel) -> Manifest:
 
 
 def role(model: InferenceModel) -> Manifest:
-    """Return what the account may do. A watch of one object, by its name, needs no right to list."""
+    """Return what the account may do. A watch of one object, by its name, needs no right to list.
+
+    A run over a data set follows nothing: it only reports.
+    """
+    follow = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [child_name("ConfigMap", model.name)],
+        "verbs": ["get", "watch"],
+    }
+    report = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["create", "patch"],
+    }
     return with_digest(
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "Role",
             "metadata": child_metadata(model, "Role"),
-            "rules": [
-                {
-                    "apiGroups": [""],
-                    "resources": ["configmaps"],
-                    "resourceNames": [child_name("ConfigMap", model.name)],
-                    "verbs": ["get", "watch"],
-                },
-                {
-                    "apiGroups": ["coordination.k8s.io"],
-                    "resources": ["leases"],
-                    "verbs": ["create", "patch"],
-                },
-            ],
+            "rules": [report] if model.spec.mode == "Batch" else [follow, report],
         }
     )
 

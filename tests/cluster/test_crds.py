@@ -19,6 +19,22 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = "crd-tests"
 
 REFUSALS = {
+    "batch-archive-of-unknown-place": "allowed: pvc://<claim>/<path> or s3://<bucket>/<key>",
+    "batch-input-of-unknown-suffix": "s3://<bucket>/<key> or https://, ending in .npy, .npz, .jsonl or .parquet",
+    "batch-input-without-tls": "s3://<bucket>/<key> or https://, ending in .npy, .npz, .jsonl or .parquet",
+    "batch-max-failures-above-range": "should be less than or equal to 100",
+    "batch-of-two-versions": "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone",
+    "batch-output-climbs-out": "allowed: a path without . or .. as a segment",
+    "batch-output-is-input": "spec.batch: allowed: three different places for input, output and archive",
+    "batch-output-to-the-web": "allowed: pvc://<claim>/<path> or s3://<bucket>/<key>, ending in",
+    "batch-rows-per-part-below-range": "should be greater than or equal to 1",
+    "batch-secret-upper-case": "spec.batch.credentialsSecret in body should match",
+    "batch-timeout-below-range": "should be greater than or equal to 1",
+    "batch-with-max-delay": "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone",
+    "batch-with-mode-serve": "spec.batch: allowed: with mode Batch, and with it alone",
+    "batch-with-qos": "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone",
+    "batch-with-replicas": "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone",
+    "batch-without-data-set": "spec.batch: allowed: with mode Batch, and with it alone",
     "batch-size-above-range": "allowed: 4 to 128, default 32",
     "batch-size-below-range": "allowed: 4 to 128, default 32",
     "canary-without-steps": "spec.canary.steps in body should have at least 1 items",
@@ -40,7 +56,7 @@ REFUSALS = {
     "label-repeated": "a label is repeated, or a versionId; allowed: labels that are neither",
     "label-of-other-version": "a label is repeated, or a versionId; allowed: labels that are neither",
     "min-batch-above-max-batch": "allowed: 1 to maxBatchSize",
-    "mode-unknown": 'supported values: "Serve"',
+    "mode-unknown": 'supported values: "Serve", "Batch"',
     "name-starts-with-digit": "allowed: at most 50 lower-case letters, digits and dashes, a letter first",
     "name-too-long": "may not be more than 50 bytes",
     "no-versions": "should have at least 1 items",
@@ -124,7 +140,7 @@ def test_a_bad_example_is_refused_with_its_message(cluster: Cluster, example: st
     assert REFUSALS[example] in said
 
 
-@pytest.mark.parametrize("example", ["resnet50", "magika", "shared", "canary"])
+@pytest.mark.parametrize("example", ["batch", "resnet50", "magika", "shared", "canary"])
 def test_a_good_example_is_accepted(cluster: Cluster, example: str) -> None:
     path = str(ROOT / "examples" / f"{example}.yaml")
     assert "created" in cluster.kubectl("-n", NAMESPACE, "create", "--dry-run=server", "-f", path)
@@ -209,7 +225,7 @@ def test_kubectl_get_prints_the_columns(cluster: Cluster) -> None:
     assert headings.split() == ["NAME", "PHASE", "READY", "VERSIONS", "GPUS", "DESIRED", "SERVING", "AGE"]
     assert re.fullmatch(r"printed +Pending +False +v1=100 +2 +4 +3 +\d+s", row.strip())
     wide = cluster.kubectl("-n", NAMESPACE, "get", "im", "printed", "-o", "wide").splitlines()
-    assert wide[0].split()[-4:] == ["REVISION", "LIVE-ON", "REASON", "MESSAGE"]
+    assert wide[0].split()[-6:] == ["REVISION", "LIVE-ON", "CANARY", "ROWS", "REASON", "MESSAGE"]
     assert re.search(r" 7 +2 +WaitingForReplicas +3 of 4$", wide[1].rstrip())
 
 
