@@ -1,6 +1,5 @@
 """What all answers have in common: the outcome, and JSON."""
 
-import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,8 +10,8 @@ from mcp2026.client.exchange import HttpResponse
 
 _Message = TypeVar("_Message", bound=Message)
 
-_FIELD_AND_RANGE = re.compile(r"(?P<field>[^\s:]+): (?P<problem>.*) \(allowed: (?P<allowed>.*)\)", re.DOTALL)
-"""How our server says in one sentence what `/v1` says in fields; others have no `(allowed: …)`."""
+_ALLOWED = " (allowed: "
+"""With it our server says in one sentence what `/v1` says in fields: `field: problem (allowed: …)`."""
 
 
 def succeeded(response: HttpResponse) -> HttpResponse:
@@ -39,7 +38,7 @@ def error_body(content: bytes | bytearray) -> ErrorBody | None:
     """Return what an error body says, of `/v1` or of `/v2`; None if it is none."""
     try:
         document = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, str):
@@ -58,10 +57,11 @@ def error_body(content: bytes | bytearray) -> ErrorBody | None:
 
 def error_of_text(text: str) -> ErrorBody:
     """Return what one sentence says."""
-    found = _FIELD_AND_RANGE.fullmatch(text)
-    if found is None:
+    field, colon, rest = text.partition(": ")
+    _problem, mark, allowed = rest.rpartition(_ALLOWED)
+    if not (colon and mark and allowed.endswith(")") and field.split() == [field] and ":" not in field):
         return ErrorBody(text)
-    return ErrorBody(text, field=found["field"], allowed=found["allowed"])
+    return ErrorBody(text, field=field, allowed=allowed[:-1])
 
 
 def retry_after(value: str | None) -> float | None:
@@ -80,7 +80,7 @@ def json_object(content: bytes | bytearray | memoryview) -> dict[str, Any]:
     """
     try:
         document = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"the answer is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise ProtocolError("the answer is no JSON object")

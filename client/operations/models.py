@@ -63,7 +63,14 @@ class ListModels:
         try:
             entries = msgspec.json.decode(succeeded(response).body, type=list)
             return [_state(entry) for entry in entries]
-        except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+            RecursionError,
+            AttributeError,
+            KeyError,
+            TypeError,
+        ) as error:
             raise ProtocolError(f"the answer is no list of models: {error!r}") from error
 
     def grpc_request(self, _timeout: float) -> GrpcRequest:
