@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mcp2026.client import AsyncClient, Client, InferenceResult, InvalidRequestError
+from mcp2026.client import AsyncClient, Client, ConnectionFailedError, InferenceResult, InvalidRequestError
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = "mlp"
@@ -128,7 +128,10 @@ def main() -> None:
     parser.add_argument("--url", default="http://localhost:8080", help="server to ask; default: %(default)s")
     arguments = parser.parse_args()
     with served() if arguments.serve else contextlib.nullcontext([arguments.url]) as urls:
-        right = ask_everywhere(urls)
+        try:
+            right = ask_everywhere(urls)
+        except ConnectionFailedError as error:
+            sys.exit(f"{error}; --serve starts a server for the check")
     sys.exit(0 if right else 1)
 
 
