@@ -57,7 +57,10 @@ class TokenCheck:
                 return known.claims
             del self._verified[token]
             return self._refuse(token, SlaRefusal.EXPIRED)
-        return self._refused.get(token) or self._verify(token)
+        refusal = self._refused.get(token)
+        if refusal is SlaRefusal.UNKNOWN_KEY:
+            self._source.wanted()  # its key may have been published since
+        return refusal or self._verify(token)
 
     def _verify(self, token: bytes) -> SlaClaims | SlaRefusal:
         try:

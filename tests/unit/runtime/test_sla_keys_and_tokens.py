@@ -344,6 +344,17 @@ def test_a_change_of_keys_is_seen_at_once(verified: list[bytes]) -> None:
     assert check.check(new) == CLAIMS
 
 
+def test_a_key_that_is_not_published_yet_is_looked_for_as_long_as_its_tokens_come(
+    verified: list[bytes],
+) -> None:
+    clock, keys = Clock(), Held()
+    check = TokenCheck(keys, "runtime", "pod", clock)
+    early = token(clock.now, SECOND)
+    assert [check.check(early) for _ in range(3)] == [SlaRefusal.UNKNOWN_KEY] * 3
+    assert keys.hints == 3  # a set that was fetched meanwhile and has not changed is the same object
+    assert len(verified) == 1
+
+
 def test_what_is_remembered_is_bounded_and_refusals_drive_out_no_good_token(
     verified: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
