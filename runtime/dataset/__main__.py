@@ -21,6 +21,7 @@ from rich.console import Console
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.runtime.dataset.errors import EXIT_DONE, EXIT_SETTINGS, BatchError, Reason
+from mcp2026.runtime.dataset.lease_progress import lease_reporters
 from mcp2026.runtime.dataset.log_archive import archive_logs
 from mcp2026.runtime.dataset.plan import Result
 from mcp2026.runtime.dataset.progress import Counts, Reporter, reporters
@@ -85,7 +86,10 @@ class _Process:
             signal.signal(number, self._on_signal)
         settings = self._settings
         console = Console(stderr=True)
-        told = reporters(settings.progress, settings.progress_file, console)
+        told = [
+            *reporters(settings.progress, settings.progress_file, console),
+            *lease_reporters(settings),
+        ]
         thread = threading.Thread(target=self._work, name="run", daemon=True)
         began = time.monotonic()
         thread.start()

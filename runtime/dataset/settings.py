@@ -70,6 +70,9 @@ class BatchSettings:
     """None: the system's folder for temporary files."""
     lease_seconds: float = 30.0
     allow_http: bool = False
+    pod_name: str | None = None
+    pod_namespace: str | None = None
+    pod_uid: str | None = None
     log_format: LogFormat = "text"
     log_level: LogLevel = "INFO"
 
@@ -190,6 +193,9 @@ _OPTIONS = (
         _SECONDS,
     ),
     _Option("allow_http", _switch, "take http:// for --input and for the endpoint of S3 (off)", kind=_SWITCH),
+    _Option("pod_name", str, "name of this pod, on whose Lease the progress is told (none)"),
+    _Option("pod_namespace", str, "namespace of this pod"),
+    _Option("pod_uid", str, "UID of this pod"),
     _Option("log_format", str, "text or json (text)", get_args(LogFormat)),
     _Option("log_level", str, "least severe line (INFO)", get_args(LogLevel)),
 )
@@ -232,6 +238,9 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> B
     target = parse_target("--output", values.pop("output"), surroundings)
     if source == target:
         raise SettingsError("--output", "is the input", "another place")
+    pod = [name for name in ("pod_name", "pod_namespace", "pod_uid") if values.get(name)]
+    if len(pod) in (1, 2):
+        raise SettingsError("--pod-name", "needs --pod-namespace and --pod-uid", "all three, or none")
     archive = values.pop("archive", None)
     if archive is not None and "log_file" not in values:
         raise SettingsError("--archive", "needs a log to archive", "--log-file with it")

@@ -54,7 +54,7 @@ def _watch_cluster(settings: Settings, model: str, mailbox: Newest, stack: ExitS
     from kubernetes.config import ConfigException
 
     from mcp2026.runtime.revisions.config_map import ConfigMapWatch
-    from mcp2026.runtime.revisions.lease_report import LeaseReport, PodIdentity
+    from mcp2026.runtime.revisions.lease_report import LeaseReport, PodIdentity, told_of
 
     # The settings were checked: none of these is None.
     pod = PodIdentity(str(settings.pod_namespace), str(settings.pod_name), str(settings.pod_uid))
@@ -77,4 +77,4 @@ def _watch_cluster(settings: Settings, model: str, mailbox: Newest, stack: ExitS
     lease.start()
     stack.callback(watch.close)
     stack.callback(lease.close)
-    return lease.tell
+    return lambda standing: lease.tell(told_of(standing))

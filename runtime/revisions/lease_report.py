@@ -1,4 +1,4 @@
-"""Tell the cluster which revision is live in this pod: on a Lease of the pod's own name.
+"""Tell the cluster how this pod stands, by annotations on a Lease of the pod's own name.
 
 A Lease is the least that a pod can be allowed to write (docs/decisions/0090). It belongs to its pod, so it
 goes when the pod goes. Blocking requests in a thread of their own; only the newest standing is told.
@@ -35,9 +35,21 @@ class PodIdentity(NamedTuple):
     uid: str
 
 
-def lease_of(pod: PodIdentity, model: str, standing: Standing) -> dict[str, Any]:
-    """Return the Lease that says how far `pod` is with the revisions of `model`."""
-    failed = standing.failed
+Told = Mapping[str, str | None]
+"""Annotations by name; None takes one away."""
+
+
+def told_of(standing: Standing) -> Told:
+    """Return what says how far the pod is with the revisions of its model."""
+    return {
+        LIVE_REVISION_ANNOTATION: str(standing.live),
+        FAILED_REVISION_ANNOTATION: None if standing.failed is None else str(standing.failed),
+        REVISION_PROBLEM_ANNOTATION: standing.problem or None,
+    }
+
+
+def lease_of(pod: PodIdentity, model: str, told: Told) -> dict[str, Any]:
+    """Return the Lease on which `pod` of `model` tells `told`."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -45,11 +57,7 @@ def lease_of(pod: PodIdentity, model: str, standing: Standing) -> dict[str, Any]
             "name": pod.name,
             "namespace": pod.namespace,
             "labels": {MODEL_LABEL: model},
-            "annotations": {
-                LIVE_REVISION_ANNOTATION: str(standing.live),
-                FAILED_REVISION_ANNOTATION: None if failed is None else str(failed),
-                REVISION_PROBLEM_ANNOTATION: standing.problem or None,
-            },
+            "annotations": dict(told),
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}],
         },
         "spec": {"holderIdentity": pod.uid},
@@ -57,24 +65,24 @@ def lease_of(pod: PodIdentity, model: str, standing: Standing) -> dict[str, Any]
 
 
 class LeaseReport:
-    """Writes the newest standing, and tries again until it is written."""
+    """Writes the newest of what is told, and tries again until it is written."""
 
     def __init__(self, coordination: "client.CoordinationV1Api", pod: PodIdentity, model: str) -> None:
         self._coordination = coordination
         self._pod = pod
         self._model = model
         self._changed = threading.Condition()
-        self._standing: Standing | None = None
+        self._told: Told | None = None
         self._ended = False
 
     def start(self) -> None:
         """Begin to write."""
         threading.Thread(target=self._run, name="lease-report", daemon=True).start()
 
-    def tell(self, standing: Standing) -> None:
-        """Have `standing` written; returns at once."""
+    def tell(self, told: Told) -> None:
+        """Have `told` written; returns at once."""
         with self._changed:
-            self._standing = standing
+            self._told = told
             self._changed.notify()
 
     def close(self) -> None:
@@ -85,34 +93,34 @@ class LeaseReport:
 
     def _run(self) -> None:
         backoff = FIRST_BACKOFF
-        while (standing := self._next()) is not None:
+        while (told := self._next()) is not None:
             try:
-                self._write(standing)
+                self._write(told)
                 backoff = FIRST_BACKOFF
             except Exception as error:  # the client's, urllib3's and the network's have no base in common
                 log.warning(
                     "the Lease %s cannot be written, again in %.1f s: %s", self._pod.name, backoff, error
                 )
-                self._retry_unless_newer(standing, backoff)
+                self._retry_unless_newer(told, backoff)
                 backoff = min(2 * backoff, LONGEST_BACKOFF)
 
-    def _next(self) -> Standing | None:
+    def _next(self) -> Told | None:
         """Wait for what to write; None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._standing is not None or self._ended)
-            standing, self._standing = self._standing, None
-            return None if self._ended else standing
+            self._changed.wait_for(lambda: self._told is not None or self._ended)
+            told, self._told = self._told, None
+            return None if self._ended else told
 
-    def _retry_unless_newer(self, standing: Standing, seconds: float) -> None:
+    def _retry_unless_newer(self, told: Told, seconds: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._standing is not None or self._ended, seconds)
-            if self._standing is None:
-                self._standing = standing
+            self._changed.wait_for(lambda: self._told is not None or self._ended, seconds)
+            if self._told is None:
+                self._told = told
 
-    def _write(self, standing: Standing) -> None:
+    def _write(self, told: Told) -> None:
         from kubernetes.client import ApiException
 
-        lease = lease_of(self._pod, self._model, standing)
+        lease = lease_of(self._pod, self._model, told)
         where = self._pod.namespace
         try:
             self._coordination.patch_namespaced_lease(
