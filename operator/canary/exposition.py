@@ -29,10 +29,9 @@ def read_counts(page: str, model: str) -> dict[str, Counts]:
 
     """
     try:
-        by_version = _by_version(page, model)
+        return {version: _counts(samples) for version, samples in _by_version(page, model).items()}
     except (ValueError, KeyError) as error:
-        raise UnreadableMetricsError(str(error)) from error
-    return {version: _counts(samples) for version, samples in by_version.items()}
+        raise UnreadableMetricsError(f"{type(error).__name__}: {error}") from error
 
 
 def _by_version(page: str, model: str) -> dict[str, list[Sample]]:
@@ -59,10 +58,17 @@ def _counts(samples: Iterable[Sample]) -> Counts:
     for sample in samples:
         count = int(sample.value)
         if sample.name == DURATIONS:
-            up_to[float(sample.labels["le"])] = count
+            up_to[_bound(sample.labels["le"])] = count
         elif (code_class := sample.labels["code"][:1]) in by_class:
             by_class[code_class] += count
     return Counts(sum(by_class.values()), by_class["5"], _each_alone(up_to))
+
+
+def _bound(text: str) -> float:
+    bound = float(text)
+    if math.isnan(bound):
+        raise ValueError(f"{text} is no bound")
+    return bound
 
 
 def _each_alone(up_to: Mapping[float, int]) -> dict[float, int]:

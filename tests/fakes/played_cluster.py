@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp2026.api.names import API_VERSION, INFERENCE_MODEL_KIND
 from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, UpdateStatus
+from mcp2026.operator.canary.comparison import Comparison
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import Observed
 from mcp2026.operator.progress import status_document
@@ -37,6 +38,7 @@ class PlayedCluster:
         self.leases: dict[str, Manifest] = {}
         self.dependencies: dict[str, Manifest | None] = {}
         self.cycle: tuple[str, ...] = ()
+        self.comparison = Comparison()
         self.now = START
         self.told: list[EmitEvent] = []
 
@@ -49,6 +51,7 @@ class PlayedCluster:
                 leases=self.leases,
                 dependencies=self.dependencies,
                 cycle=self.cycle,
+                comparison=self.comparison,
             )
         )
 
