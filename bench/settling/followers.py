@@ -14,7 +14,7 @@ from kubernetes import client, config
 from mcp2026.api.serving import ServingConfig, decode_serving_config
 from mcp2026.runtime.revisions.config_map import ConfigMapWatch
 from mcp2026.runtime.revisions.following import Follower, NextConfig
-from mcp2026.runtime.revisions.lease_report import LeaseReport, PodIdentity
+from mcp2026.runtime.revisions.lease_report import LeaseReport, PodIdentity, told_of
 from mcp2026.runtime.revisions.newest import Newest
 
 
@@ -77,7 +77,11 @@ class SimulatedPods:
             watch.start(mailbox)
             lease.start()
             follower = Follower(
-                self._live.model, mailbox, _AtOnce(self._live), lambda wanted: wanted, lease.tell
+                self._live.model,
+                mailbox,
+                _AtOnce(self._live),
+                lambda wanted: wanted,
+                lambda standing: lease.tell(told_of(standing)),
             )
             await follower.run(self._live.revision)
 

@@ -168,15 +168,43 @@ def test_a_second_model_gets_the_other_pair(resnet50: Cluster) -> None:
     resnet50.kubectl("delete", "inferencemodel", "second")
 
 
+def test_new_weights_are_served_by_the_pod_that_is_there(resnet50: Cluster, model: Path) -> None:
+    before = pod_of(resnet50, "resnet50")
+    versions = [
+        {"versionId": version, "weight": weight, "uri": f"pvc://models/{model.name}"}
+        for version, weight in (("v1", 0), ("v2", 100))
+    ]
+    change = json.dumps({"spec": {"versions": versions}})
+    resnet50.kubectl("patch", "inferencemodel", "resnet50", "--type=merge", "-p", change)
+
+    def settled() -> str:
+        status = resnet50.get("inferencemodel", "resnet50")["status"]
+        (condition,) = (one for one in status["conditions"] if one["type"] == "TrafficSettled")
+        newest = status["versions"] == "v1=0,v2=100" and status["traffic"]["revision"] == 2
+        return str(condition["message"]) if newest and condition["status"] == "True" else ""
+
+    told = resnet50.wait_for("the traffic to settle", settled)
+    assert told == "revision 2 is live on 1 of 1 pods"
+    address = resnet50.get("service", "resnet50")["spec"]["clusterIP"] + ":8080"
+    rows = random_images(1)
+    np.testing.assert_allclose(
+        infer(address, rows), run_directly(model, rows), rtol=TOLERANCE, atol=TOLERANCE
+    )
+    after = pod_of(resnet50, "resnet50")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert [one["restartCount"] for one in after["status"]["containerStatuses"]] == [0]
+
+
 def test_deletion_leaves_nothing_behind(resnet50: Cluster) -> None:
     resnet50.kubectl("delete", "inferencemodel", "resnet50", "--wait=true")
-    kinds = "deployments,replicasets,pods,services,configmaps,endpointslices"
+    kinds = "deployments,replicasets,pods,services,configmaps,endpointslices,"
+    kinds += "serviceaccounts,roles,rolebindings"
     label = "app.kubernetes.io/managed-by=mcp2026-operator"
 
     def remaining() -> list[str]:
         return [item["metadata"]["name"] for item in resnet50.get(kinds, "-l", label)["items"]] + [
             item["metadata"]["name"]
-            for item in resnet50.get("pods", "-l", "mcp2026.io/inference-model")["items"]
+            for item in resnet50.get("pods,leases", "-l", "mcp2026.io/inference-model")["items"]
         ]
 
     resnet50.wait_for("the children to be gone", lambda: not remaining(), timeout_s=90)
