@@ -109,11 +109,12 @@ def _data_synced(standing: RunStanding) -> Condition:
         return known
     batch, ending = standing.situation.model.spec.batch, standing.ending
     place = batch.archive_place if batch else ""
-    if standing.ended and ending is not None and ending.archive_sha256 is not None:
+    of_this_run = ending is not None and (ending.validated or standing.status.phase is Phase.FAILED)
+    if standing.ended and ending is not None and ending.archive_sha256 is not None and of_this_run:
         message = f"the log is {place}, sha256 {ending.archive_sha256}"
         return _condition(standing, kind, True, Reason.ARCHIVED, message)
     if standing.ended and ending is not None:
-        why = ending.archive_error or "the run ended before it could"
+        why = ending.archive_error or ("the run ended before it could" if of_this_run else ending.message)
         message = f"the log is not at {place}: {why}"
         return _condition(standing, kind, False, Reason.ARCHIVE_FAILED, message)
     return _condition(standing, kind, False, Reason.WAITING_FOR_ARCHIVE, "")

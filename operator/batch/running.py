@@ -106,8 +106,8 @@ def _evidence(
         return ResourceAllocated(quota_suffices=True, dependencies_completed=not unmet)
     if phase is Phase.RUNNING and ending is not None:
         return ending.event
-    if phase is Phase.SUCCEEDED and ending is not None and ending.archive_sha256 is not None:
-        return DataSynced(ending.archive_sha256)
+    if phase is Phase.SUCCEEDED and ending is not None and ending.validated and ending.archive_sha256:
+        return DataSynced(ending.archive_sha256)  # not of a repetition that failed: its log is of another run
     return None
 
 
