@@ -1,4 +1,4 @@
-"""`latency`, `soak`, `tenants`, `idle`, `validation`: what MCP 2026 is held to by itself."""
+"""`latency`, `soak`, `tenants`, `idle`, `validation`, `swaps`: what MCP 2026 is held to by itself."""
 
 import argparse
 from pathlib import Path
@@ -17,11 +17,15 @@ from bench.commands.options import (
 from bench.own_server import HalfLoad, Setting, half_load, idle, soak, tenants
 from bench.peers.peer import ROOT
 from bench.samples import SHAPES, samples
+from bench.swaps import hot_swaps
 from bench.validation import validation
 from tools.cluster.progress import to_stderr
 
 SOAK_BAR = 0.95
 """Least throughput of the last minute as a part of that of the first."""
+
+SWAPS_BAR = 1.5
+"""Most times that p99 may be with swaps what it is without."""
 
 VALIDATION_BAR = 0.05
 """Most that the check of the contract may take of a small request."""
@@ -81,6 +85,12 @@ def add_commands(commands: Commands) -> None:
     checking.add_argument("--seconds", type=duration, default=5, help="of the load (%(default)s)")
     checking.add_argument("--rounds", type=positive, default=50, help="of reading alone (%(default)s)")
     checking.set_defaults(run=_validation)
+
+    swapping = _command(commands, "swaps", "hot swaps of versions under load", "slow")
+    swapping.add_argument("--swaps", type=positive, default=100, help="in all (%(default)s)")
+    swapping.add_argument("--rounds", type=positive, default=5, help="each with a rest (%(default)s)")
+    swapping.add_argument("--connections", type=positive, default=16, help="of the client (%(default)s)")
+    swapping.set_defaults(run=_swaps)
 
 
 def _command(commands: Commands, name: str, text: str, model: str) -> argparse.ArgumentParser:
@@ -170,3 +180,17 @@ def _validation(parsed: argparse.Namespace) -> int:
     print(f"a request: {cost.request_us:.1f} µs of processor time of the server")
     print(f"the check takes {cost.share:.2%} of it (at most {VALIDATION_BAR:.0%})")
     return 0 if cost.share <= VALIDATION_BAR else 1
+
+
+def _swaps(parsed: argparse.Namespace) -> int:
+    result = hot_swaps(_setting(parsed), parsed.swaps, parsed.rounds, parsed.connections)
+    print(f"{result.swaps} swaps, {result.answers} answers: {result.errors} errors,")
+    print(f"  {result.wrong_version} of a version that was not live while the request was on the way")
+    print(f"from file to live: {result.settled_ms:.0f} ms")
+    print(f"answers/s: {result.quiet_rate:,.0f} without swaps, {result.swapping_rate:,.0f} with")
+    print(
+        f"p99: {result.quiet_p99_ms:.1f} ms without swaps, {result.swapping_p99_ms:.1f} ms with:"
+        f" {result.p99_ratio:.2f} times (at most {SWAPS_BAR})"
+    )
+    kept = result.errors == 0 and result.wrong_version == 0 and result.p99_ratio <= SWAPS_BAR
+    return 0 if kept else 1

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from mcp2026.api.names import MODEL_LABEL, MODELS_DIRECTORY, SERVING_CONFIG_KEY
-from tests.loopback import free_port, http_get
+from tests.loopback import LOOPBACK, free_port, http_get
 from tools.cluster.cluster import Cluster
 
 _MOUNT = (
@@ -42,6 +42,7 @@ class PodProcess:
     """A runtime process and where it listens."""
 
     process: subprocess.Popen[bytes]
+    host: str
     port: int
     log: Path
 
@@ -50,7 +51,7 @@ class PodProcess:
         """Whether it serves; raises ChildProcessError with its last words if it has ended."""
         if self.process.poll() is not None:
             raise ChildProcessError(self.log.read_text()[-3_000:])
-        return http_get(self.port, "/readyz")[0] == 200
+        return http_get(self.port, "/readyz", self.host)[0] == 200
 
 
 @dataclass(slots=True)
@@ -116,8 +117,8 @@ class PlayedNode:
             user["user"] = {"token": token}
         return document
 
-    def start(self, pod: Mapping[str, Any]) -> PodProcess:
-        """Start the pod's runtime; it listens on a free port."""
+    def start(self, pod: Mapping[str, Any], host: str = LOOPBACK, port: int = 0) -> PodProcess:
+        """Start the pod's runtime; without a port it takes a free one."""
         name = pod["metadata"]["name"]
         container = pod["spec"]["containers"][0]
         own = self.folder / name
@@ -127,10 +128,10 @@ class PlayedNode:
         volume = next(volume for volume in pod["spec"]["volumes"] if "configMap" in volume)
         config_map = self.cluster.get("configmap", volume["configMap"]["name"], "-n", self.namespace)
         (own / SERVING_CONFIG_KEY).write_text(config_map["data"][SERVING_CONFIG_KEY])
-        port = free_port()
+        port = port or free_port()
         given = {
             "--serving-config": str(own / SERVING_CONFIG_KEY),
-            "--host": "127.0.0.1",
+            "--host": host,
             "--port": str(port),
             "--grpc-port": "0",
             "--lame-duck-seconds": "0",
@@ -147,20 +148,21 @@ class PlayedNode:
                 stdout=sink,
                 stderr=sink,
             )
-        self.running[name] = PodProcess(process, port, log)
+        self.running[name] = PodProcess(process, host, port, log)
         return self.running[name]
 
-    def tell_ready(self, pod: Mapping[str, Any]) -> None:
+    def tell_ready(self, pod: Mapping[str, Any], **status: Any) -> None:
         """Give the pod the status that a kubelet gives it when its readiness probe succeeds."""
         from kubernetes import client
 
         kinds = ("PodScheduled", "Ready", "ContainersReady")
-        status: Any = {
+        told: Any = {
             "phase": "Running",
             "conditions": [{"type": kind, "status": "True"} for kind in kinds],
+            **status,
         }
         client.CoreV1Api(self.cluster.client()).patch_namespaced_pod_status(
-            pod["metadata"]["name"], self.namespace, {"status": status}
+            pod["metadata"]["name"], self.namespace, {"status": told}
         )
 
     def serve(self, pod: Mapping[str, Any]) -> PodProcess:

@@ -14,8 +14,9 @@ from mcp2026.runtime.model.compatibility import differences
 from mcp2026.runtime.model.file_state import files_of_model
 from mcp2026.runtime.model.loaded import CountersOf, LoadedVersion, ServedModel, served_model
 from mcp2026.runtime.model.probe import probe
-from mcp2026.runtime.model.sessions import open_model
-from mcp2026.runtime.model.signature import spec_of
+from mcp2026.runtime.model.quiet_thread import QuietThread
+from mcp2026.runtime.model.sessions import OpenModel, open_model
+from mcp2026.runtime.model.signature import Signature, spec_of
 from mcp2026.runtime.settings import ProviderChoice
 
 _NOTHING: Mapping[str, LoadedVersion] = MappingProxyType({})
@@ -29,10 +30,12 @@ def load_model(
     live: Mapping[str, LoadedVersion] = _NOTHING,
     *,
     may_differ: bool = False,
+    quiet: QuietThread | None = None,
 ) -> ServedModel:
     """Load and warm every version of `config` that is not among `live`, what is served now, by version id.
 
-    New versions must fit those that are live, unless they `may_differ` or the configuration allows it.
+    New versions must fit those that are live, unless they `may_differ` or the configuration allows it. What
+    takes long is done by `quiet`, if there is one, so that callers of what is live do not feel it.
 
     Raises:
         ModelLoadError: one of them cannot be served.
@@ -44,7 +47,7 @@ def load_model(
         version = _again(live.get(served.version_id), config, served)
         if version is None:
             counters = counters_of(config.model, served.version_id)
-            version = load_version(config, served, threads, provider, counters)
+            version = load_version(config, served, threads, provider, counters, quiet)
             if live and not (may_differ or config.allow_incompatible):
                 _check_compatible(_reference(live, config), version, served.path)
         versions.append(version)
@@ -98,6 +101,7 @@ def load_version(
     threads: int,
     provider: ProviderChoice,
     metrics: VersionMetrics,
+    quiet: QuietThread | None = None,
 ) -> LoadedVersion:
     """Load one version and run it once.
 
@@ -107,7 +111,12 @@ def load_version(
 
     """
     alone, together = (files_of_model(served.path, with_folder=folder) for folder in (False, True))
-    model = open_model(served.path, served.sha256, threads, provider)
+
+    def opened() -> OpenModel:
+        return open_model(served.path, served.sha256, threads, provider)
+
+    # Compute threads that belong to the session would stay as quiet as the thread that opened it.
+    model = opened() if quiet is None or threads > 1 else quiet.run(opened)
     unranked = {value.name for value in (*model.values.inputs, *model.values.outputs) if value.shape is None}
     try:
         inputs, outputs = (
@@ -123,7 +132,11 @@ def load_version(
         problem = "it has tensors of text and of bfloat16, which ONNX Runtime cannot run together"
         raise ModelLoadError(served.path, problem, "Let it take or give float16 or float32 beside the text")
     may_share = config.execution.max_rows != 0
-    signature = probe(model.session, inputs, outputs, served.version_id, may_share=may_share)
+
+    def probed() -> Signature:
+        return probe(model.session, inputs, outputs, served.version_id, may_share=may_share)
+
+    signature = probed() if quiet is None else quiet.run(probed)
     outside = model.values.outside
     files = together if outside else alone
     return LoadedVersion(config, served, model.session, signature, metrics, files=files, with_folder=outside)

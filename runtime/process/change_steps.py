@@ -38,6 +38,9 @@ from mcp2026.runtime.shared_memory.regions import SharedMemoryRegions
 
 log = logging.getLogger(__name__)
 
+GIVE_BACK_SECONDS = 0.5
+"""After the last version has left."""
+
 Load = Callable[[ServingConfig, tuple[LoadedVersion, ...], bool], ServedModel]
 """Loads a model of which some versions are served already, and which may differ from them or not.
 
@@ -66,6 +69,7 @@ class ChangeSteps:
         self._waiting: dict[int, Callable[[Answered], None]] = {}
         self._next_request = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._giving_back: asyncio.TimerHandle | None = None
 
     def request(self, change: Change, changed: Changed) -> None:
         """Ask the parent for `change`; `changed` is told the outcome."""
@@ -136,7 +140,12 @@ class ChangeSteps:
             finalizer.atexit = False
 
     def _give_back(self) -> None:
-        self._loop.run_in_executor(None, give_back_freed_memory)
+        """Give memory back soon, once for all that leave meanwhile: who allocates waits for it."""
+        if self._giving_back is not None:
+            self._giving_back.cancel()
+        self._giving_back = self._loop.call_later(
+            GIVE_BACK_SECONDS, self._loop.run_in_executor, None, give_back_freed_memory
+        )
 
     def _discard(self, change_id: int) -> None:
         prepared = self._prepared.pop(change_id, None)

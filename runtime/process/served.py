@@ -19,11 +19,14 @@ class Served:
     def __init__(self) -> None:
         self.models: dict[str, ServingConfig] = {}
         self.regions: dict[str, RegisterRegion] = {}
+        self._unloaded: set[str] = set()
+        """Models that were served once: a worker that is started later has to know of them, too."""
         self._starting: list[Missed] = []
 
     def watch(self) -> Missed:
         """Return what notes all changes from now on, for a worker that is given what is served now."""
         missed = Missed()
+        missed.models |= self._unloaded
         self._starting.append(missed)
         return missed
 
@@ -41,8 +44,10 @@ class Served:
         match step:
             case ServeModel(config):
                 self.models[config.model] = config
+                self._unloaded.discard(config.model)
             case UnloadModel(model):
                 self.models.pop(model, None)
+                self._unloaded.add(model)
             case RegisterRegion():
                 self.regions[step.name] = step
             case UnregisterRegion(None):

@@ -28,6 +28,7 @@ from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.freed_memory import give_back_freed_memory
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.loading import load_model
+from mcp2026.runtime.model.quiet_thread import QuietThread
 from mcp2026.runtime.model.sources import repository_names
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.negotiation.connection import Negotiation
@@ -111,6 +112,7 @@ class Worker:
             observer,
             settings.workers,
         )
+        self._quiet = QuietThread()
         self._steps = ChangeSteps(
             self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)
         )
@@ -222,6 +224,7 @@ class Worker:
             self._metrics.version,
             {version.version_id: version for version in live},
             may_differ=may_differ,
+            quiet=self._quiet if self._health.phase is not Phase.LOADING else None,
         )
 
     async def _load(self) -> None:
