@@ -208,6 +208,17 @@ async def test_a_worker_makes_up_for_what_changed_while_it_started(
     assert len(workers.heard(Commit)) == len(made_up)
 
 
+async def test_a_worker_that_is_started_later_knows_what_was_unloaded() -> None:
+    served = Served()
+    for step in (ServeModel(model("1")), UnloadModel("m")):
+        served.apply(step)
+    replaced = served.watch()
+    assert served.steps(replaced) == [UnloadModel("m")]
+    served.apply(ServeModel(model("2")))
+    assert served.steps(replaced) == [ServeModel(model("2"), may_differ=True)]
+    assert served.steps(served.watch()) == []
+
+
 async def test_no_change_comes_between_the_last_step_and_joining() -> None:
     workers, changes, _, missed = await missing(LoadModel("c"))
     steps: list[str] = []
