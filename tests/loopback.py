@@ -19,10 +19,10 @@ def free_port() -> int:
         return port
 
 
-def http_get(port: int, path: str) -> tuple[int, str]:
+def http_get(port: int, path: str, host: str = LOOPBACK) -> tuple[int, str]:
     """Return status and body of a GET; status 0 while nobody answers."""
     try:
-        with _NO_PROXY.open(f"http://{LOOPBACK}:{port}{path}", timeout=5) as answer:
+        with _NO_PROXY.open(f"http://{host}:{port}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
