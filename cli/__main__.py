@@ -45,7 +45,7 @@ def local(
         bool, typer.Option("--check", help="Compare one answer with ONNX Runtime alone, then stop.")
     ] = False,
 ) -> None:
-    """Serve an InferenceModel on this machine: no cluster, no root, processes instead of pods."""
+    """Serve an InferenceModel, or run its data set, on this machine: processes instead of pods."""
     from mcp2026.cli.local_command import serve_locally
 
     serve_locally(file, _claims(volume or []), port, timeout, check=check)

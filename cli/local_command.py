@@ -13,6 +13,7 @@ import typer
 
 from mcp2026.api.conditions import ConditionType, Reason
 from mcp2026.cli.accelerators import gpu_environment
+from mcp2026.cli.batch_command import run_locally
 from mcp2026.cli.errors import CommandError, ServerDiedError
 from mcp2026.cli.inference_check import TOLERANCE, check_inference
 from mcp2026.cli.local_cluster import LocalCluster, free_ports, require_free
@@ -40,6 +41,11 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: in
         raise CommandError(
             f"{model.name} waits for {', '.join(model.spec.depends_on)}; one model alone is served locally"
         )
+    if model.spec.mode == "Batch":
+        if check:
+            raise CommandError("--check asks a server, and mode Batch has none")
+        say(f"{model.name}: {run_locally(model, claims, _LOCAL_PODS)}")
+        return
     if model.spec.replicas == 0:
         raise CommandError("spec.replicas is 0: nothing would be served")
     first_port = port or free_ports(2 * model.spec.replicas)
