@@ -4,9 +4,8 @@ A flag wins over its environment variable (`MCP2026_THREADS` for `--threads`), w
 """
 
 import argparse
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +15,7 @@ import msgspec
 from mcp2026.api.errors import InvalidResourceError, SettingsError
 from mcp2026.api.inference_model import SHA256_PATTERN
 from mcp2026.api.names import MODELS_DIRECTORY
-from mcp2026.api.options import ENVIRONMENT_PREFIX
+from mcp2026.api.options import Option, boolean
 from mcp2026.api.serving import (
     Batching,
     ServedVersion,
@@ -77,56 +76,6 @@ class BatchSettings:
     log_level: LogLevel = "INFO"
 
 
-@dataclass(frozen=True)
-class _Option:
-    name: str
-    parse: Callable[[str], Any]
-    help: str
-    allowed: tuple[float, float] | tuple[str, ...] | None = None
-    kind: str = "text"
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        return ENVIRONMENT_PREFIX + self.name.upper()
-
-    @property
-    def is_switch(self) -> bool:
-        return self.parse is _switch
-
-    def read(self, text: str, source: str) -> Any:
-        """Return the value of `text`; `source` is the flag or variable that an error names."""
-        try:
-            value = self.parse(text)
-        except (ValueError, KeyError):
-            raise SettingsError(source, f"{text!r} is not {self.kind}", self._allowed_text) from None
-        if self.allowed is None:
-            return value
-        if isinstance(self.allowed[0], str):
-            good = value in self.allowed
-        else:
-            low, high = self.allowed
-            good = math.isfinite(value) and float(low) <= value <= float(high)
-        if not good:
-            raise SettingsError(source, f"{text!r} is not allowed", self._allowed_text)
-        return value
-
-    @property
-    def _allowed_text(self) -> str:
-        if self.allowed is None:
-            return self.kind
-        if isinstance(self.allowed[0], str):
-            return ", ".join(str(choice) for choice in self.allowed)
-        return f"{self.kind} from {self.allowed[0]} to {self.allowed[1]}"
-
-
-def _switch(text: str) -> bool:
-    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
-
-
 def _path(text: str) -> Path:
     if not text or "\0" in text:
         raise ValueError(text)
@@ -139,65 +88,72 @@ def _digest(text: str) -> str:
     return text
 
 
+_TEXT = "text"
+_FILE = "a path"
 _WHOLE = "a whole number"
 _SECONDS = "a number of seconds"
 _SWITCH = "true or false"
+_PLACES = "a path, file://, pvc://<claim>/<path>, s3://<bucket>/<key>"
 _OPTIONS = (
-    _Option("model_path", str, "the model: an ONNX or .mcpir file, or a folder with one"),
-    _Option("serving_config", str, "or JSON that says versions and batching, as mcp2026-server takes it"),
-    _Option("version", str, "which version of the serving configuration runs (its only one)"),
-    _Option(
+    Option("model_path", str, _FILE, "the model: an ONNX or .mcpir file, or a folder with one"),
+    Option(
+        "serving_config", str, _FILE, "or JSON that says versions and batching, as mcp2026-server takes it"
+    ),
+    Option("version", str, _TEXT, "which version of the serving configuration runs (its only one)"),
+    Option(
         "max_batch_size",
         int,
+        _WHOLE,
         "most rows of one execution (the configuration's; 32)",
         (1, MAX_BATCH_ROWS),
-        _WHOLE,
     ),
-    _Option(
-        "input", str, "the data set: a path, file://, pvc://<claim>/<path>, s3://<bucket>/<key>, https://"
+    Option("input", str, _PLACES, f"the data set: {_PLACES}, https://"),
+    Option("input_sha256", _digest, "64 lower-case hex digits", "its digest; another data set is refused"),
+    Option(
+        "output", str, _PLACES, "the results: as --input, but for https://; .npy, .npz, .jsonl or .parquet"
     ),
-    _Option(
-        "input_sha256", _digest, "its digest; another data set is refused", kind="64 lower-case hex digits"
+    Option(
+        "rows_per_part", int, _WHOLE, "rows that are written at a time (about 32 MiB)", ROWS_PER_PART_RANGE
     ),
-    _Option("output", str, "the results: as --input, but for https://; .npy, .npz, .jsonl or .parquet"),
-    _Option(
-        "rows_per_part",
-        int,
-        "rows that are written at a time (about 32 MiB)",
-        (float(ROWS_PER_PART_RANGE[0]), float(ROWS_PER_PART_RANGE[1])),
-        _WHOLE,
-    ),
-    _Option("restart", _switch, "begin anew, whatever is at the output's place (off)", kind=_SWITCH),
-    _Option("threads", int, "compute threads (CPUs of the cgroup)", (1, 1_024), _WHOLE),
-    _Option("provider", str, "auto, cpu, cuda or tensorrt (auto)", get_args(ProviderChoice)),
-    _Option("timeout_seconds", float, "longest that the run may take (no limit)", (1, 31_536_000), _SECONDS),
-    _Option("stop_seconds", float, "longest from SIGTERM to the exit, in s (20)", (0, 3_600), _SECONDS),
-    _Option(
+    Option("restart", boolean, _SWITCH, "begin anew, whatever is at the output's place (off)"),
+    Option("threads", int, _WHOLE, "compute threads (CPUs of the cgroup)", (1, 1_024)),
+    Option("provider", str, _TEXT, "auto, cpu, cuda or tensorrt (auto)", get_args(ProviderChoice)),
+    Option("timeout_seconds", float, _SECONDS, "longest that the run may take (no limit)", (1, 31_536_000)),
+    Option("stop_seconds", float, _SECONDS, "longest from SIGTERM to the exit, in s (20)", (0, 3_600)),
+    Option(
         "progress",
         str,
+        _TEXT,
         "bar, log, none, or auto: a bar on a terminal, else the log (auto)",
         get_args(ProgressChoice),
     ),
-    _Option("progress_file", _path, "file with the progress as JSON, replaced each second (none)"),
-    _Option("termination_message", _path, "file for one line of JSON at the end (none)"),
-    _Option("log_file", _path, "the log goes to this file as well, at its end (none)"),
-    _Option("archive", str, "where the log file is archived at the end, gzip; as --output (none)"),
-    _Option("scratch", _path, "folder for copies of what is not on this machine (the system's)"),
-    _Option("models_directory", _path, f"where claims are mounted, each under its name ({MODELS_DIRECTORY})"),
-    _Option("claim", str, "<claim>=<folder>: a claim that is mounted elsewhere; can be repeated (none)"),
-    _Option(
+    Option("progress_file", _path, _FILE, "file with the progress as JSON, replaced each second (none)"),
+    Option("termination_message", _path, _FILE, "file for one line of JSON at the end (none)"),
+    Option("log_file", _path, _FILE, "the log goes to this file as well, at its end (none)"),
+    Option("archive", str, _PLACES, "where the log file is archived at the end, gzip; as --output (none)"),
+    Option("scratch", _path, _FILE, "folder for copies of what is not on this machine (the system's)"),
+    Option(
+        "models_directory",
+        _path,
+        _FILE,
+        f"where claims are mounted, each under its name ({MODELS_DIRECTORY})",
+    ),
+    Option(
+        "claim", str, _TEXT, "<claim>=<folder>: a claim that is mounted elsewhere; can be repeated (none)"
+    ),
+    Option(
         "lease_seconds",
         float,
+        _SECONDS,
         "on S3, after which silence a run counts as gone, in s (30)",
         (0.1, 600),
-        _SECONDS,
     ),
-    _Option("allow_http", _switch, "take http:// for --input and for the endpoint of S3 (off)", kind=_SWITCH),
-    _Option("pod_name", str, "name of this pod, on whose Lease the progress is told (none)"),
-    _Option("pod_namespace", str, "namespace of this pod"),
-    _Option("pod_uid", str, "UID of this pod"),
-    _Option("log_format", str, "text or json (text)", get_args(LogFormat)),
-    _Option("log_level", str, "least severe line (INFO)", get_args(LogLevel)),
+    Option("allow_http", boolean, _SWITCH, "take http:// for --input and for the endpoint of S3 (off)"),
+    Option("pod_name", str, _TEXT, "name of this pod, on whose Lease the progress is told (none)"),
+    Option("pod_namespace", str, _TEXT, "namespace of this pod"),
+    Option("pod_uid", str, _TEXT, "UID of this pod"),
+    Option("log_format", str, _TEXT, "text or json (text)", get_args(LogFormat)),
+    Option("log_level", str, _TEXT, "least severe line (INFO)", get_args(LogLevel)),
 )
 
 

@@ -1,4 +1,4 @@
-"""The four processes are started and refused in one way."""
+"""All processes are started and refused in one way."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +10,7 @@ import pytest
 from mcp2026.api.errors import SettingsError
 from mcp2026.device_plugin.settings import read_settings as read_plugin_settings
 from mcp2026.operator.settings import read_settings as read_operator_settings
+from mcp2026.runtime.dataset.settings import read_settings as read_batch_settings
 from mcp2026.runtime.settings_reading import read_settings as read_server_settings
 from mcp2026.scheduler_extender.settings import read_settings as read_extender_settings
 
@@ -22,6 +23,12 @@ PROCESSES = [
     pytest.param(read_operator_settings, ("--runtime-image", "i"), "mcp2026-operator", id="operator"),
     pytest.param(read_server_settings, ("--model-path", "m.onnx"), "mcp2026-server", id="runtime"),
     pytest.param(read_extender_settings, (), "mcp2026-scheduler-extender", id="scheduler extender"),
+    pytest.param(
+        read_batch_settings,
+        ("--model-path", "m.onnx", "--input", "a.npy", "--output", "b.npy"),
+        "mcp2026-batch",
+        id="batch",
+    ),
 ]
 
 
