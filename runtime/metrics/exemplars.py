@@ -7,10 +7,10 @@ its check fits, so half of one and half of another are never told as one.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mcp2026.runtime.metrics.families import SECONDS
+from mcp2026.runtime.metrics.families import REQUEST_SECONDS
 from mcp2026.runtime.metrics.version_statistics import STATISTICS_END
 
-_BUCKETS = len(SECONDS) + 1
+_BUCKETS = len(REQUEST_SECONDS) + 1
 _COLUMNS = 7
 """Value in s, time in s since the epoch, the trace id in four numbers of 32 bits, and the check."""
 FIRST = STATISTICS_END

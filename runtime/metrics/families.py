@@ -10,6 +10,16 @@ from mcp2026.runtime.metrics.series import Family, Layout
 from mcp2026.runtime.negotiation.terms import Carrier
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_STEPS = ("1", "1.25", "1.6", "2", "2.5", "3.15", "4", "5", "6.3", "8")
+REQUEST_SECONDS = (
+    *(
+        bound
+        for bound in (float(f"{step}e{decade}") for decade in range(-4, 2) for step in _STEPS)
+        if SECONDS[0] <= bound < SECONDS[-1]
+    ),
+    SECONDS[-1],
+)
+"""Ten to a decade: a canary's p95 is compared with that of the others as exactly as these are apart."""
 SLA_VERIFIED = "verified"
 ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
@@ -43,7 +53,7 @@ class VersionFamilies:
             "From the whole request read to its answer encoded, of successful requests.",
             "histogram",
             (),
-            SECONDS,
+            REQUEST_SECONDS,
         )
         self.queue_seconds = Family(
             "mcp2026_queue_duration_seconds",

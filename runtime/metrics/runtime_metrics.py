@@ -10,7 +10,7 @@ from mcp2026.runtime.batching.causes import Cause
 from mcp2026.runtime.errors import STATUS, ErrorCode
 from mcp2026.runtime.metrics import exemplars
 from mcp2026.runtime.metrics import version_statistics as statistics
-from mcp2026.runtime.metrics.families import ROWS, SECONDS, SERVER, VERSION
+from mcp2026.runtime.metrics.families import REQUEST_SECONDS, ROWS, SECONDS, SERVER, VERSION
 from mcp2026.runtime.metrics.negotiation_counts import GAUGES, NegotiationCounts, carrier_totals
 from mcp2026.runtime.metrics.series import Block, exposition
 from mcp2026.runtime.metrics.shared_blocks import BlockSizes, SharedBlocks
@@ -19,7 +19,8 @@ from mcp2026.runtime.negotiation.sessions import CarrierTotals
 from mcp2026.runtime.negotiation.terms import Carrier
 
 _PER_SECOND = 1e9
-_BOUNDS_NS = tuple([bound * _PER_SECOND for bound in SECONDS])
+_QUEUE_NS = tuple([bound * _PER_SECOND for bound in SECONDS])
+_REQUEST_NS = tuple([bound * _PER_SECOND for bound in REQUEST_SECONDS])
 ANY = ""
 """Version of a request that failed before its version was known, and model of one whose model was not."""
 
@@ -55,14 +56,14 @@ class VersionMetrics:
         """
         row = self._row
         row[_OK] += len(request_ns)
-        _observe_all(row, _REQUEST_SECONDS, request_ns)
+        _observe_all(row, _REQUEST_SECONDS, _REQUEST_NS, request_ns)
         row[statistics.OUTPUT_NS] += encode_ns
         if rows <= statistics.LARGEST_BATCH:
             row[statistics.BATCHES + rows * statistics.BATCH_COLUMNS + 3] += encode_ns
 
     def exemplar(self, trace_id: str, request_ns: int) -> None:
         """Keep the trace of a request that got its result as an example of how long requests take."""
-        bucket = bisect_left(_BOUNDS_NS, request_ns)
+        bucket = bisect_left(_REQUEST_NS, request_ns)
         kept = exemplars.RequestExemplar(trace_id, request_ns / _PER_SECOND, time.time())
         exemplars.keep(self._row, bucket, kept)
 
@@ -84,7 +85,7 @@ class VersionMetrics:
 
     def queued(self, waited_ns: list[int]) -> None:
         """Count how long requests waited in the queue."""
-        _observe_all(self._row, _QUEUE_SECONDS, waited_ns)
+        _observe_all(self._row, _QUEUE_SECONDS, _QUEUE_NS, waited_ns)
 
     def executed(
         self, rows: int, requests: int, assemble_ns: int, run_ns: int, cause: Cause, *, cache_hit: bool
@@ -256,17 +257,19 @@ class RuntimeMetrics:
         return read_statistics(totals, last_ms)
 
 
-def _observe_all(row: "memoryview[float]", start: int, durations_ns: list[int]) -> None:
+def _observe_all(
+    row: "memoryview[float]", start: int, bounds_ns: tuple[float, ...], durations_ns: list[int]
+) -> None:
     """Count durations; those of one batch mostly fall into one bucket."""
     if not durations_ns:
         return
-    bucket = bisect_left(_BOUNDS_NS, min(durations_ns))
-    if bucket == bisect_left(_BOUNDS_NS, max(durations_ns)):
+    bucket = bisect_left(bounds_ns, min(durations_ns))
+    if bucket == bisect_left(bounds_ns, max(durations_ns)):
         row[start + bucket] += len(durations_ns)
     else:
         for duration in durations_ns:
-            row[start + bisect_left(_BOUNDS_NS, duration)] += 1
-    row[start + len(SECONDS) + 1] += sum(durations_ns) / _PER_SECOND
+            row[start + bisect_left(bounds_ns, duration)] += 1
+    row[start + len(bounds_ns) + 1] += sum(durations_ns) / _PER_SECOND
 
 
 def _observe(row: "memoryview[float]", start: int, bounds: tuple[float, ...], value: float) -> None:

@@ -7,7 +7,7 @@ sums over requests, so that a part divided by its count is the mean of one reque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp2026.runtime.metrics.families import ROWS, SECONDS, VERSION
+from mcp2026.runtime.metrics.families import REQUEST_SECONDS, ROWS, SECONDS, VERSION
 
 LARGEST_BATCH = 128
 """Batches with more rows are in the sums, but have no line of their own."""
@@ -62,7 +62,7 @@ def read_statistics(totals: Sequence[float], last_inference_ms: float) -> Versio
     """Return the statistics in a version's block, given the sums of all its columns."""
     family = VERSION
     column = family.layout.column
-    success = _histogram(totals, column(family.request_seconds), len(SECONDS))
+    success = _histogram(totals, column(family.request_seconds), len(REQUEST_SECONDS))
     queue = _histogram(totals, column(family.queue_seconds), len(SECONDS))
     rows_at = column(family.batch_rows)
     executions = sum(totals[rows_at : rows_at + len(ROWS) + 1])

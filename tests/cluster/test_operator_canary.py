@@ -147,7 +147,9 @@ class Stepped:
             canary: dict[str, Any] = model["status"].get("canary") or {}
             return canary if live and current and canary and good(canary) else None
 
-        return self.cluster.wait_for(what, found, 120)
+        canary = self.cluster.wait_for(what, found, 120)
+        assert canary is not None
+        return canary
 
     def events(self, *reasons: str) -> list[str]:
         """Return reason and message of events of these reasons, the oldest first."""

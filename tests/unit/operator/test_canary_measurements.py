@@ -1,6 +1,8 @@
 """Counting starts with the step, for each run of a pod, and never mixes steps."""
 
-from mcp2026.api.canary import Canary, Measured
+import pytest
+
+from mcp2026.api.canary import Canary
 from mcp2026.operator.canary.comparison import Comparison
 from mcp2026.operator.canary.counts import Counts
 from mcp2026.operator.canary.deciding import LOOK_SECONDS
@@ -9,8 +11,6 @@ from mcp2026.operator.canary.measurements import Measurements, Pod, Step
 MODEL = ("team-a", "m")
 STEP = Step("uid", Canary("v2"), 0, "2026-06-01T12:00:00Z")
 NEXT = STEP._replace(number=1, since="2026-06-01T12:01:00Z")
-P95 = 0.95 * 10.0
-"""All were answered in the bucket from 0 to 10 ms."""
 A, B = Pod("a", "uid-a"), Pod("b", "uid-b")
 
 
@@ -34,9 +34,11 @@ def test_what_was_before_the_first_look_counts_nowhere() -> None:
     measurements = begun(A, B)
     assert requests(measurements) == (0, 0)
     measurements.take(MODEL, STEP, {A: seen(1_010, 1_002, 901), B: seen(1_020, 1_003, 900)})
-    assert measurements.comparison(MODEL, STEP) == Comparison(
-        Measured(5, 1, P95), Measured(30, 0, P95), silent=()
-    )
+    found = measurements.comparison(MODEL, STEP)
+    assert (found.canary.requests, found.canary.errors) == (5, 1)
+    assert (found.others.requests, found.others.errors) == (30, 0)
+    assert found.canary.latency_p95_ms == pytest.approx(9.5)  # all in the bucket from 0 to 10 ms
+    assert found.silent == ()
 
 
 def test_looks_are_five_seconds_apart_and_a_step_begins_with_one() -> None:

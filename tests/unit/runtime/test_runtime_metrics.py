@@ -160,15 +160,15 @@ def test_openmetrics_has_the_newest_trace_of_each_bucket_over_all_processes(
 ) -> None:
     workers = [RuntimeMetrics(descriptor, WORKERS, row).version("m", "1") for row in range(WORKERS)]
     for now, worker, trace, took_ns in [
-        (2_000.0, workers[0], TRACES[0], 3_000_000),
-        (1_000.0, workers[1], TRACES[1], 4_000_000),
+        (2_000.0, workers[0], TRACES[0], 4_100_000),
+        (1_000.0, workers[1], TRACES[1], 4_900_000),
         (1_500.5, workers[1], TRACES[2], 60_000_000_000),
     ]:
         monkeypatch.setattr(time, "time", lambda now=now: now)
         worker.answered(1, [took_ns], 0)
         worker.exemplar(trace, took_ns)
     assert exemplars_of(parent) == {
-        "0.005": f'{{trace_id="{TRACES[0]}"}} 0.003',
+        "0.005": f'{{trace_id="{TRACES[0]}"}} 0.0041',
         "+Inf": f'{{trace_id="{TRACES[2]}"}} 60.0',
     }
     assert parent.exposition(openmetrics=True).endswith(b"# EOF\n")
