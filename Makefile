@@ -75,8 +75,8 @@ wheels: setup ## Collect the wheels of the container image into build/wheels
 lock: setup ## Resolve the dependencies anew
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra cpu -c requirements.lock pyproject.toml -o requirements-runtime.lock
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra gpu -c requirements.lock pyproject.toml deploy/images/gpu.in -o deploy/images/requirements-runtime-gpu.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra cpu --extra parquet -c requirements.lock pyproject.toml -o requirements-runtime.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra gpu --extra parquet -c requirements.lock pyproject.toml deploy/images/gpu.in -o deploy/images/requirements-runtime-gpu.lock
 
 clean: ## Remove what was built in this folder, but for .venv and models; caches outside it stay
 	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
