@@ -57,6 +57,7 @@ def test_the_device_plugin_gets_no_privilege_beyond_root(render: Callable[..., l
             [
                 "list inferencemodels.mcp2026.io", "patch inferencemodels.mcp2026.io/status",
                 "create deployments.apps", "patch deployments.apps", "delete services", "watch configmaps",
+                "create jobs.batch", "patch jobs.batch",
                 "list pods", "create events", "create serviceaccounts",
                 "create roles.rbac.authorization.k8s.io", "patch rolebindings.rbac.authorization.k8s.io",
                 "watch leases.coordination.k8s.io", "patch leases.coordination.k8s.io",
@@ -67,7 +68,7 @@ def test_the_device_plugin_gets_no_privilege_beyond_root(render: Callable[..., l
                 "list namespaces", "delete serviceaccounts", "create serviceaccounts/token",
                 "escalate roles.rbac.authorization.k8s.io", "bind roles.rbac.authorization.k8s.io",
                 "delete roles.rbac.authorization.k8s.io", "get leases.coordination.k8s.io",
-                "update leases.coordination.k8s.io",
+                "update leases.coordination.k8s.io", "delete jobs.batch",
             ],
         ),
         (
