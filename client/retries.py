@@ -106,9 +106,13 @@ class Attempts:
         """Return the s to wait before the next attempt.
 
         Raises:
+            DeadlineExceededError: the server said that it is busy, without a pause, after the timeout.
             ClientError: `error` itself: there is no next attempt.
 
         """
+        if isinstance(error, OverloadedError) and error.retry_after is None and now >= self.deadline:
+            # Triton's protocol has one status for a server that is busy and for a deadline that passed.
+            raise deadline_exceeded(self.timeout) from error
         safe = error.retry is Retry.ALWAYS or (error.retry is Retry.IF_IDEMPOTENT and self._idempotent)
         if not safe or self._made >= self._policy.attempts:
             raise error

@@ -90,6 +90,23 @@ def test_no_pause_reaches_past_the_deadline(now: float) -> None:
         attempts().pause_after(overloaded(2), now)
 
 
+@pytest.mark.parametrize(
+    ("error", "now", "kind"),
+    [
+        (OverloadedError("no answer within 10000 ms"), 110.0, DeadlineExceededError),
+        (OverloadedError("no answer within 10000 ms"), 109.9, OverloadedError),
+        (overloaded(0), 110.0, OverloadedError),
+        (ServerError("no"), 110.0, ServerError),
+    ],
+)
+def test_a_server_that_gives_up_after_the_timeout_tells_of_that_and_not_of_its_load(
+    error: ClientError, now: float, kind: type[ClientError]
+) -> None:
+    with pytest.raises(ClientError) as raised:
+        attempts().pause_after(error, now)
+    assert type(raised.value) is kind
+
+
 @pytest.mark.parametrize(("now", "told"), [(100.0, 10.0), (100.05, 10.0), (100.2, 9.8), (109.5, 0.5)])
 def test_the_server_is_told_the_time_that_is_left(now: float, told: float) -> None:
     assert attempts().timeout_to_send(now) == pytest.approx(told)
