@@ -91,6 +91,7 @@ def plain_head(head: bytes, limits: ConnectionLimits) -> KnownHead | None:
         and parser.should_keep_alive()
         and not parser.should_upgrade()
         and b"host" in headers
+        and not found.repeats_host
         and not headers.keys() & {b"transfer-encoding", b"expect", b"upgrade"}
     )
     if not plain:
@@ -117,6 +118,7 @@ class _Head:
         self.url = b""
         self.headers: dict[bytes, bytes] = {}
         self.count = 0
+        self.repeats_host = False
         self.complete = False
 
     def on_url(self, url: bytes) -> None:
@@ -124,7 +126,9 @@ class _Head:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.count += 1
-        self.headers[name.lower()] = value
+        name = name.lower()
+        self.repeats_host |= name == b"host" and name in self.headers
+        self.headers[name] = value
 
     def on_headers_complete(self) -> None:
         self.complete = True

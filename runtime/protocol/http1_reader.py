@@ -82,6 +82,7 @@ class RequestReader:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._header_count = 0
+        self._repeats_host = False
         self._head: RequestHead | None = None
         self._refusal: Response | None = None
         self._offer = False  # the request offers another protocol
@@ -145,7 +146,10 @@ class RequestReader:
         """Collect one header."""
         self._header_count += 1
         if not self.head_done and self._header_count <= self._limits.max_headers:
-            self._headers[name.lower()] = value
+            name = name.lower()
+            if name == b"host" and name in self._headers:
+                self._repeats_host = True
+            self._headers[name] = value
 
     def on_headers_complete(self) -> None:
         """Decide, before any of the body is read, whether it will be."""
@@ -161,6 +165,9 @@ class RequestReader:
             return
         if self._parser.get_http_version() == "1.1" and b"host" not in headers:
             receiver.refuse(400, "the Host header is missing")
+            return
+        if self._repeats_host:
+            receiver.refuse(400, "the Host header comes twice")
             return
         length = int(headers[b"content-length"]) if b"content-length" in headers else None
         self._length = None if b"transfer-encoding" in headers else length or 0

@@ -213,6 +213,8 @@ def read_all_until_head(client: socket.socket) -> bytes:
     [
         pytest.param(b"nonsense\r\n\r\n", 400, id="no HTTP"),
         pytest.param(b"GET /healthz HTTP/1.1\r\n\r\n", 400, id="no Host"),
+        pytest.param(b"GET /healthz HTTP/1.1\r\nHost: t\r\nHost: u\r\n\r\n", 400, id="two Hosts"),
+        pytest.param(b"GET /healthz HTTP/1.1\r\nHost: t\r\nhost: t\r\n\r\n", 400, id="the same Host twice"),
         pytest.param(b"GET / HTTP/1.1\r\nHost: t\r\nA: " + b"x" * 200_000, 431, id="endless header"),
         pytest.param(
             b"GET / HTTP/1.1\r\nHost: t\r\n" + b"a: b\r\n" * 1_000 + b"\r\n", 431, id="endless headers"

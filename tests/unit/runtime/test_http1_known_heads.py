@@ -131,6 +131,8 @@ ODD = [
     request(b"POST /a HTTP/1.0", b"Connection: keep-alive", b"Content-Length: 1", body=b"x"),
     request(b"GET /a HTTP/1.1", HOST, b"Connection: upgrade", b"Upgrade: h2c"),
     request(b"GET /a HTTP/1.1"),
+    request(b"GET /a HTTP/1.1", HOST, b"hOST: u"),
+    request(b"GET /a HTTP/1.1", HOST, HOST, b"Connection: upgrade", b"Upgrade: h2c"),
     request(b"GET /a HTTP/1.1", HOST, *[b"A: b"] * 8),
     request(b"POST /a HTTP/1.1", HOST, b"Content-Length: %d" % (256 * 1024)),
     request(b"POST /a HTTP/1.1", HOST, b"Content-Length: 1", b"Content-Length: 2", body=b"ab"),
