@@ -8,7 +8,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from mcp2026.api.inference_model import InferenceModel
 from mcp2026.api.names import SERVING_CONFIG_KEY
 from mcp2026.api.serving import ServingConfig
 from mcp2026.cli.errors import CommandError
+from mcp2026.cli.local_looks import LocalLooks
 from mcp2026.cli.pod_process import (
     LOOPBACK,
     Mounts,
@@ -50,6 +51,7 @@ class LocalCluster:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     children: dict[str, Manifest] = field(default_factory=dict)
     processes: list[ServerProcess] = field(default_factory=list)
+    looks: LocalLooks = field(default_factory=LocalLooks)
 
     def observe(self) -> Observed:
         """Return everything in the shape that a cluster would give it."""
@@ -71,7 +73,11 @@ class LocalCluster:
             pod["metadata"]["name"]: lease_manifest(pod, process.live_revision())
             for pod, process in zip(pods, self.processes, strict=False)
         }
-        return Observed(self.resource, children, pods, leases)
+        observed = Observed(self.resource, children, pods, leases)
+        ports = {
+            pod["metadata"]["name"]: process.port for pod, process in zip(pods, self.processes, strict=False)
+        }
+        return replace(observed, comparison=self.looks.comparison(observed, ports))
 
     def change(self, resource: Manifest, model: InferenceModel, settings: PodSettings) -> None:
         """Take a new version of the resource; what it asks for reaches the running servers.

@@ -101,6 +101,7 @@ def pod_manifest(deployment: Manifest, position: int, container: dict[str, Any],
             "namespace": deployment["metadata"]["namespace"],
         },
         "status": {
+            "podIP": LOOPBACK,
             "conditions": [
                 {"type": "PodScheduled", "status": "True"},
                 {"type": "Ready", "status": "True" if ready else "False"},

@@ -98,11 +98,13 @@ class CanaryLooks:
 
     async def _look(self, key: ModelKey, look: Look) -> None:
         pages = await self._pages.read(list(look.urls.values()))
-        answers: dict[Pod, Seen | None] = {}
-        for pod, page in zip(look.urls, pages, strict=True):
-            answers[pod] = _counts(page, look.model, pod.name)
-        self._measurements.take(key, look.step, answers)
+        self._measurements.take(key, look.step, answers(look, pages))
         self._news(key)
+
+
+def answers(look: Look, pages: Sequence[str | None]) -> dict[Pod, Seen | None]:
+    """Return what each pod has counted, given their pages in order; None for those that have no good one."""
+    return {pod: _counts(page, look.model, pod.name) for pod, page in zip(look.urls, pages, strict=True)}
 
 
 def _counts(page: str | None, model: str, pod: str) -> Seen | None:
