@@ -47,6 +47,18 @@ class Option:
         """The environment variable of the same meaning."""
         return ENVIRONMENT_PREFIX + self.name.upper()
 
+    @property
+    def metavar(self) -> str:
+        """What stands for the value in --help: N for numbers, whose unit the help tells."""
+        return "N" if self.parse in (int, float) else self.name.rsplit("_")[-1].upper()
+
+    @property
+    def described(self) -> str:
+        """The help, with the range of a number."""
+        if self.allowed is None or isinstance(self.allowed[0], str):
+            return self.help
+        return f"{self.help}, {self.allowed[0]} to {self.allowed[1]}"
+
     def read(self, text: str, source: str) -> Any:
         """Return the value of `text`; `source` is the flag or variable that an error names.
 

@@ -73,7 +73,13 @@ SERVER_OPTIONS = (
         (0, 600),
     ),
     Option("log_format", str, "a format", "text or json (text)", get_args(LogFormat)),
-    Option("log_level", str, "a level", "least severe line (INFO)", get_args(LogLevel)),
+    Option(
+        "log_level",
+        str,
+        "a level",
+        "least severe line: DEBUG, INFO, WARNING or ERROR (INFO)",
+        get_args(LogLevel),
+    ),
     Option("threads", int, _WHOLE, "compute threads per worker (CPUs of the cgroup / workers)", (1, 1_024)),
     Option(
         "provider",

@@ -29,7 +29,7 @@ def _parser() -> SettingsParser:
             if option.is_switch:
                 group.add_argument(option.flag, action=argparse.BooleanOptionalAction, help=option.help)
             else:
-                group.add_argument(option.flag, metavar=option.name.rsplit("_")[-1].upper(), help=option.help)
+                group.add_argument(option.flag, metavar=option.metavar, help=option.described)
     return parser
 
 

@@ -75,6 +75,15 @@ def test_help_tells_what_each_flag_is_for_and_its_default(
         assert re.search(r" {2,}[^-\s].*\[.+\]", entry, re.DOTALL), entry
 
 
+def test_the_servers_help_tells_the_range_of_each_number(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_server_settings(("--help",), {})
+    numbers = re.findall(r"\n  --[a-z0-9-]+ N\b(.*?)(?=\n  --|\n\n)", capsys.readouterr().out, re.DOTALL)
+    assert len(numbers) > 20
+    for told in numbers:
+        assert re.search(r"\), \d+ to \d+$", " ".join(told.split())), told
+
+
 @pytest.mark.parametrize(
     ("read", "folder"),
     [
