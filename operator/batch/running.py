@@ -116,7 +116,15 @@ def _was_allocated(ours: Manifest | None, pods: tuple[Manifest, ...]) -> bool:
 
 
 def _deadline_seconds(model: InferenceModel, running: Manifest | None) -> int | None:
-    """Return the seconds from the Job's start to the time by which the model may no longer be Running."""
+    """Return the seconds from the Job's start to the time by which the model may no longer be Running.
+
+    A Job that repeats a run for its archive alone has no deadline; what has ended keeps the one it had.
+    """
+    if has_ended(running):
+        kept: int | None = at(running, "spec", "activeDeadlineSeconds")
+        return kept
+    if model.status.phase is not Phase.RUNNING:
+        return None
     timeout = model.spec.batch.timeout_seconds if model.spec.batch else None
     began = next((step.time for step in model.status.transitions if step.to is Phase.RUNNING), None)
     started = at(running, "status", "startTime")

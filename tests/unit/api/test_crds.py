@@ -8,6 +8,7 @@ import msgspec.inspect as shape
 import pytest
 import yaml
 
+from mcp2026.api.batch_run import Batch
 from mcp2026.api.gpu_topology import GPUTopologyStatus
 from mcp2026.api.inference_model import InferenceModelSpec, InferenceModelStatus
 from mcp2026.api.lifecycle_rules import phase_rule, record_rule
@@ -186,6 +187,26 @@ def test_the_rules_on_texts_of_qos_are_those_of_the_types() -> None:
         f"self.matches('{TENANT_ID_PATTERN}')"
     ]
     assert f"level.matches('{LEVEL_PATTERN}')" in qos["priorities"]["x-kubernetes-validations"][1]["rule"]
+
+
+def test_the_rules_on_places_of_a_run_are_those_of_the_types() -> None:
+    batch = schema("inferencemodels")["properties"]["spec"]["properties"]["batch"]["properties"]
+    twin = shape.type_info(Batch)
+    assert isinstance(twin, shape.StructType)
+    for field in twin.fields:
+        if field.encode_name not in ("input", "output", "archive"):
+            continue
+        kind = field.type
+        if isinstance(kind, shape.UnionType):
+            kind = next(member for member in kind.types if not isinstance(member, shape.NoneType))
+        described = kind.extra_json_schema if isinstance(kind, shape.Metadata) else None
+        kind = kind.type if isinstance(kind, shape.Metadata) else kind
+        assert isinstance(kind, shape.StrType)
+        there = batch[field.encode_name]
+        rule = there["x-kubernetes-validations"][0]
+        assert rule["rule"] == f"self.matches('{kind.pattern}')"
+        assert there["maxLength"] == kind.max_length
+        assert rule["message"] == f"allowed: {(described or {}).get('description')}"
 
 
 def test_the_rules_of_the_life_cycle_are_those_of_its_table() -> None:

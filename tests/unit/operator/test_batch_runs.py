@@ -328,6 +328,17 @@ def test_the_timeout_counts_from_running_and_survives_a_new_job() -> None:
     assert cluster.job["spec"]["activeDeadlineSeconds"] == 1
 
 
+def test_a_job_that_only_archives_has_no_deadline() -> None:
+    cluster = PlayedJob(batch_model(batch={"timeoutSeconds": 600}))
+    cluster.run()
+    succeed(cluster, archive_sha256=None, archive_error="the volume is full")
+    assert cluster.job["spec"]["activeDeadlineSeconds"] >= 600
+    cluster.later(10_000)
+    cluster.collect_job()
+    cluster.settle()
+    assert "activeDeadlineSeconds" not in cluster.job["spec"]
+
+
 def test_progress_is_written_at_most_every_ten_seconds() -> None:
     cluster = PlayedJob()
     cluster.run()
