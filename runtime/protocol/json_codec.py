@@ -349,4 +349,4 @@ def _malformed(body: bytes, error: Exception) -> RequestError:
             return invalid(
                 field, f"{word} at byte {found.start()} is not a number in JSON", "finite numbers", "type"
             )
-    return invalid("body", str(error), "one JSON object", "type")
+    return invalid("body", str(error) if body.strip() else "is empty", "one JSON object", "type")

@@ -137,6 +137,12 @@ def test_what_is_no_json_is_refused_by_that(body: bytes, field: str) -> None:
     assert (caught.value.field, caught.value.rule) == (field, "type")
 
 
+@pytest.mark.parametrize("body", [b"", b" \r\n"])
+def test_an_empty_body_is_called_empty(body: bytes) -> None:
+    with pytest.raises(RequestError, match="body: is empty"):
+        JsonCodec(ModelStore(), HOUR_NS).decode(body)
+
+
 def test_a_whole_number_of_a_shape_may_have_a_point(codecs: list[JsonCodec]) -> None:
     request = codecs[0].decode(json.dumps({"input": [0.5] * 16, "shape": [1.0, 16]}).encode())
     np.testing.assert_array_equal(request.inputs[0], np.full((1, 16), 0.5, np.float32))
