@@ -30,8 +30,9 @@ class LocalLooks:
         if look is None:
             self.measurements.forget(key)
             return Comparison()
-        if self.measurements.begin_look(key, look.step, time.monotonic()):
+        now = time.monotonic()
+        if self.measurements.begin_look(key, look.step, now):
             urls = [url.replace(f":{REST_PORT}/", f":{ports[pod.name]}/") for pod, url in look.urls.items()]
             pages = asyncio.run(HttpPodPages().read(urls))
             self.measurements.take(key, look.step, answers(look, pages))
-        return self.measurements.comparison(key, look.step)
+        return self.measurements.comparison(key, look.step, now)

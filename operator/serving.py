@@ -8,7 +8,7 @@ from mcp2026.api.conditions import Reason
 from mcp2026.api.inference_model import InferenceModel, InferenceModelStatus, Traffic
 from mcp2026.api.lifecycle import ResourceAllocated
 from mcp2026.api.names import MODEL_LABEL
-from mcp2026.operator.canary.deciding import LOOK_SECONDS, is_measured, next_canary
+from mcp2026.operator.canary.deciding import is_measured, next_canary
 from mcp2026.operator.children import (
     deployment,
     role,
@@ -73,9 +73,9 @@ def next_status(situation: Situation, now: datetime) -> InferenceModelStatus:
     return with_conditions(status, found, now)
 
 
-def look_again(_situation: Situation, status: InferenceModelStatus, _now: datetime) -> float | None:
+def look_again(situation: Situation, status: InferenceModelStatus, _now: datetime) -> float | None:
     """Return after how many seconds the pods of a canary are to be measured again, if they are."""
-    return LOOK_SECONDS if is_measured(status.canary) else None
+    return situation.observed.comparison.next_look_seconds if is_measured(status.canary) else None
 
 
 def _standing(situation: Situation) -> Standing:

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from mcp2026.api.canary import Measured
 
+LOOK_SECONDS = 5.0
+"""From one look at the pods in a step to the next, at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -14,3 +17,5 @@ class Comparison:
     """All other versions together."""
     silent: tuple[str, ...] = ()
     """Names of the pods that did not answer the last look."""
+    next_look_seconds: float = LOOK_SECONDS
+    """Until the next look may begin."""

@@ -9,8 +9,6 @@ from mcp2026.api.canary import CanaryOutcome, CanaryStatus, next_status
 from mcp2026.operator.actions import EmitEvent
 from mcp2026.operator.canary.comparison import Comparison
 
-LOOK_SECONDS = 5.0
-"""From one look at the pods in a step to the next, at least."""
 _PODS_NAMED = 3
 
 

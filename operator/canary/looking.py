@@ -86,11 +86,12 @@ class CanaryLooks:
         if look is None:
             self._measurements.forget(key)
             return Comparison()
-        if self._measurements.begin_look(key, look.step, time.monotonic()):
+        now = time.monotonic()
+        if self._measurements.begin_look(key, look.step, now):
             running = asyncio.create_task(self._look(key, look))
             self._running.add(running)
             running.add_done_callback(self._running.discard)
-        return self._measurements.comparison(key, look.step)
+        return self._measurements.comparison(key, look.step, now)
 
     def forget(self, key: ModelKey) -> None:
         """Forget a model that is gone."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mcp2026.api.canary import Canary
-from mcp2026.operator.canary.comparison import Comparison
+from mcp2026.operator.canary.comparison import LOOK_SECONDS, Comparison
 from mcp2026.operator.canary.counts import Counts, measured, total
-from mcp2026.operator.canary.deciding import LOOK_SECONDS
 from mcp2026.operator.store import ModelKey
 
 Seen = Mapping[str, Counts]
@@ -74,14 +73,17 @@ class Measurements:
                 _add(known, pod, seen)
         known.silent = tuple(sorted(pod.name for pod, seen in answers.items() if seen is None))
 
-    def comparison(self, model: ModelKey, step: Step) -> Comparison:
+    def comparison(self, model: ModelKey, step: Step, now: float) -> Comparison:
         """Return what was counted in `step` so far."""
         known = self._models.get(model)
         if known is None or known.step != step:
             return Comparison()
         others = (counts for version, counts in known.total.items() if version != step.plan.version)
         return Comparison(
-            measured(known.total.get(step.plan.version, Counts())), measured(total(others)), known.silent
+            measured(known.total.get(step.plan.version, Counts())),
+            measured(total(others)),
+            known.silent,
+            max(known.began_look + LOOK_SECONDS - now, 0.0),
         )
 
     def forget(self, model: ModelKey) -> None:

@@ -3,9 +3,8 @@
 import pytest
 
 from mcp2026.api.canary import Canary
-from mcp2026.operator.canary.comparison import Comparison
+from mcp2026.operator.canary.comparison import LOOK_SECONDS, Comparison
 from mcp2026.operator.canary.counts import Counts
-from mcp2026.operator.canary.deciding import LOOK_SECONDS
 from mcp2026.operator.canary.measurements import Measurements, Pod, Step
 
 MODEL = ("team-a", "m")
@@ -19,7 +18,7 @@ def seen(v1: int, v2: int, errors: int = 900) -> dict[str, Counts]:
 
 
 def requests(measurements: Measurements, step: Step = STEP) -> tuple[int, int]:
-    found = measurements.comparison(MODEL, step)
+    found = measurements.comparison(MODEL, step, 0.0)
     return found.others.requests, found.canary.requests
 
 
@@ -34,7 +33,7 @@ def test_what_was_before_the_first_look_counts_nowhere() -> None:
     measurements = begun(A, B)
     assert requests(measurements) == (0, 0)
     measurements.take(MODEL, STEP, {A: seen(1_010, 1_002, 901), B: seen(1_020, 1_003, 900)})
-    found = measurements.comparison(MODEL, STEP)
+    found = measurements.comparison(MODEL, STEP, 0.0)
     assert (found.canary.requests, found.canary.errors) == (5, 1)
     assert (found.others.requests, found.others.errors) == (30, 0)
     assert found.canary.latency_p95_ms == pytest.approx(9.5)  # all in the bucket from 0 to 10 ms
@@ -43,6 +42,7 @@ def test_what_was_before_the_first_look_counts_nowhere() -> None:
 
 def test_looks_are_five_seconds_apart_and_a_step_begins_with_one() -> None:
     measurements = begun()
+    assert measurements.comparison(MODEL, STEP, 4.75).next_look_seconds == 0.25
     assert not measurements.begin_look(MODEL, STEP, LOOK_SECONDS - 0.001)
     assert measurements.begin_look(MODEL, STEP, LOOK_SECONDS)
     assert not measurements.begin_look(MODEL, STEP, LOOK_SECONDS + 1)
@@ -66,10 +66,10 @@ def test_another_step_begins_with_nothing_and_the_one_before_is_forgotten() -> N
 def test_a_pod_that_does_not_answer_is_named_and_what_it_counted_meanwhile_comes_later() -> None:
     measurements = begun(A, B)
     measurements.take(MODEL, STEP, {A: seen(1_010, 1_001), B: None})
-    assert measurements.comparison(MODEL, STEP).silent == ("b",)
+    assert measurements.comparison(MODEL, STEP, 0.0).silent == ("b",)
     assert requests(measurements) == (10, 1)
     measurements.take(MODEL, STEP, {A: seen(1_010, 1_001), B: seen(1_050, 1_005)})
-    assert measurements.comparison(MODEL, STEP).silent == ()
+    assert measurements.comparison(MODEL, STEP, 0.0).silent == ()
     assert requests(measurements) == (60, 6)
 
 
@@ -107,7 +107,7 @@ def test_an_operator_that_starts_anew_counts_anew() -> None:
     measurements = begun(A)
     measurements.take(MODEL, STEP, {A: seen(1_500, 1_500, 1_300)})
     successor = Measurements()
-    assert successor.comparison(MODEL, STEP) == Comparison()
+    assert successor.comparison(MODEL, STEP, 0.0) == Comparison()
     assert successor.begin_look(MODEL, STEP, 0.0)
     successor.take(MODEL, STEP, {A: seen(1_500, 1_500, 1_300)})
     assert requests(successor) == (0, 0)
@@ -117,4 +117,4 @@ def test_a_model_without_canary_is_forgotten() -> None:
     measurements = begun(A)
     measurements.take(MODEL, STEP, {A: seen(2_000, 2_000)})
     measurements.forget(MODEL)
-    assert measurements.comparison(MODEL, STEP) == Comparison()
+    assert measurements.comparison(MODEL, STEP, 0.0) == Comparison()

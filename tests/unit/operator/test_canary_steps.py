@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mcp2026.operator.actions import ApplyChild, RequeueAfter, UpdateStatus
+from mcp2026.operator.canary.comparison import LOOK_SECONDS
 from mcp2026.operator.canary.counts import Counts
-from mcp2026.operator.canary.deciding import LOOK_SECONDS
 from mcp2026.operator.canary.looking import look_at
 from mcp2026.operator.canary.measurements import Measurements
 from mcp2026.operator.manifests import Manifest
@@ -40,7 +40,7 @@ class CanaryCluster(PlayedCluster):
         if self.measurements.begin_look(KEY, look.step, self.now.timestamp()):
             answers = {pod: dict(self.counted.get(pod.name, {})) for pod in look.urls}
             self.measurements.take(KEY, look.step, answers)
-        self.comparison = self.measurements.comparison(KEY, look.step)
+        self.comparison = self.measurements.comparison(KEY, look.step, self.now.timestamp())
         return super().observed()
 
     def serve_requests(self, count: int, failing: str = "", slow: str = "") -> None:
@@ -154,8 +154,11 @@ def test_without_traffic_a_step_stays_and_nothing_is_written(cluster: CanaryClus
     play(cluster, 5, requests=0)
     message = cluster.canary["message"]
     assert message == "waits for 20 requests to judge 10 percent by; 0 percent of them were seen"
-    for _ in range(100):
-        assert cluster.reconcile() == [RequeueAfter(LOOK_SECONDS)]
+    seen = [cluster.reconcile() for _ in range(100)]
+    assert all([isinstance(action, RequeueAfter) for action in actions] == [True] for actions in seen)
+    asked = [action.seconds for (action,) in seen if isinstance(action, RequeueAfter)]
+    assert asked == [asked[place % 5] for place in range(100)]
+    assert sorted(asked[:5]) == [1, 2, 3, 4, LOOK_SECONDS]
 
 
 def test_while_time_passes_and_requests_come_the_status_is_written_rarely(cluster: CanaryCluster) -> None:
