@@ -32,6 +32,8 @@ _NO_SPAN: Final = b"0" * 16
 _MAX_STATE: Final = 512
 _MAX_MEMBERS: Final = 32
 _LONG_MEMBER: Final = 128
+_MAX_STATE_READ: Final = 32 * 1_024
+"""Bytes; 32 members of the longest keys and values have half of that. What is longer is not read."""
 _STATE_KEY: Final = re.compile(
     r"[a-z0-9][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13}"
 )
@@ -153,6 +155,8 @@ def accepted_tracestate(header: bytes) -> str:
 
     Of a longer one, members over 128 characters go first, then the last ones, as the specification says.
     """
+    if len(header) > _MAX_STATE_READ:
+        return ""
     try:
         members = [member.strip(" \t") for member in header.decode("ascii").split(",")]
     except UnicodeDecodeError:

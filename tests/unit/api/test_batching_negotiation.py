@@ -1,5 +1,6 @@
 """What client and server offer each other, in each of its forms, and what follows."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_request_says_what_it_is_ready_for(value: bytes, said: BatchCapable) -
         (b"1; max-delay-ms=-1", "x-mcp-batch-capable.max-delay-ms", "0 to 65535"),
         (b"1; max-delay-ms=65536", "x-mcp-batch-capable.max-delay-ms", "0 to 65535"),
         (b'1; max-delay-ms="20"', "x-mcp-batch-capable.max-delay-ms", "0 to 65535"),
-        (b"1; max-delay-ms=" + b"9" * 5_000, "x-mcp-batch-capable.max-delay-ms", "0 to 65535"),
+        (b"1; max-delay-ms=" + b"9" * 900, "x-mcp-batch-capable.max-delay-ms", "0 to 65535"),
         (b"1; early-hints=2", "x-mcp-batch-capable.early-hints", "0 to 1"),
         (b"0; min-size=0", "x-mcp-batch-capable.min-size", "1 to 255"),
     ],
@@ -181,6 +182,15 @@ def test_settings_out_of_their_range_are_refused_even_if_nothing_is_offered(
     with pytest.raises(NegotiationError) as caught:
         offer_in_settings({identifier: value})
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("parse", [parse_batch_capable, parse_batching])
+def test_a_value_that_is_too_long_is_malformed_whatever_it_says(parse: Callable[[bytes], object]) -> None:
+    for value in (b"1" + b";max-delay-ms=1" * 100, b"active" + b";" * 2_000, b"1; " * 20_000):
+        with pytest.raises(NegotiationError, match=r"bytes; allowed: at most 1024") as caught:
+            parse(value)
+        assert caught.value.reason == "malformed"
+    assert parse_batch_capable(b"1" + b";max-delay-ms=1" * 60).max_delay_ms == 1
 
 
 def test_what_a_request_leaves_open_is_as_on_its_connection() -> None:

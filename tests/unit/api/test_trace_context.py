@@ -109,6 +109,8 @@ def test_ids_are_never_zero_and_have_all_their_digits() -> None:
         (b"a=\xff", ""),
         (b"a=\x07", ""),
         (b",".join(b"k%d=v" % n for n in range(33)), ""),
+        (b"a=1," + b" " * 32_000, "a=1"),
+        (b"a=1," + b" " * 33_000, ""),
         (b"long=" + b"v" * 200 + b",a=" + b"1" * 120 + b",b=" + b"2" * 200, "a=" + "1" * 120),
         (
             b",".join(b"k%d=%s" % (n, b"v" * 100) for n in range(6)),
