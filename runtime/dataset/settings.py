@@ -272,6 +272,5 @@ def _parser() -> SettingsParser:
         elif option.name == "claim":
             parser.add_argument(option.flag, action="append", metavar="CLAIM=FOLDER", help=option.help)
         else:
-            metavar = option.name.rsplit("_")[-1].upper()
-            parser.add_argument(option.flag, metavar=metavar, help=option.help)
+            parser.add_argument(option.flag, metavar=option.metavar, help=option.described)
     return parser
