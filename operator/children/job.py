@@ -4,7 +4,12 @@ from typing import Any, Final
 
 from mcp2026.api.batch_run import Batch
 from mcp2026.api.inference_model import InferenceModel, claim_and_path
-from mcp2026.api.names import MODELS_DIRECTORY, SERVING_CONFIG_DIRECTORY, SERVING_CONFIG_KEY
+from mcp2026.api.names import (
+    MANIFEST_DIGEST_ANNOTATION,
+    MODELS_DIRECTORY,
+    SERVING_CONFIG_DIRECTORY,
+    SERVING_CONFIG_KEY,
+)
 from mcp2026.operator.children.ownership import child_metadata, child_name
 from mcp2026.operator.children.pod import (
     CONTAINER_SECURITY,
@@ -53,7 +58,7 @@ def job(
 
     """
     batch = _batch_of(model)
-    fixed = {
+    fixed: dict[str, Any] = {
         "podFailurePolicy": {
             "rules": [
                 {
@@ -73,7 +78,12 @@ def job(
         "template": _template(model, batch, settings),
     }
     if running is not None:
-        fixed = {field: at(running, "spec", field) or wanted for field, wanted in fixed.items()}
+        there = running["spec"]
+        same = _digest_of(there["template"]) == _digest_of(fixed["template"])
+        fixed = {
+            "podFailurePolicy": there.get("podFailurePolicy", fixed["podFailurePolicy"]),
+            "template": fixed["template"] if same else there["template"],
+        }
     spec: dict[str, Any] = {
         "completions": 1,
         "parallelism": 1,
@@ -93,6 +103,10 @@ def job(
             "spec": spec,
         }
     )
+
+
+def _digest_of(template: Any) -> Any:
+    return at(template, "metadata", "annotations", MANIFEST_DIGEST_ANNOTATION)
 
 
 def _batch_of(model: InferenceModel) -> Batch:

@@ -144,6 +144,7 @@ def test_at_rest_no_job_is_written(operator: Operator) -> None:
     wait_for_phase(operator, "still", "Running")
     before = operator.get("job", "still")["metadata"]["generation"]
     lines = operator.log.read_text().count("applied Job operator-tests/still")
+    assert lines == 1
     age = operator.get("im", "still")["metadata"]["resourceVersion"]
     apply(operator, "after-still")
     pod(operator, "after-still")

@@ -407,7 +407,10 @@ def test_a_newer_operator_leaves_the_template_of_a_running_job_as_it_is() -> Non
     cluster.run()
     template = cluster.job["spec"]["template"]
     template["spec"]["containers"][0]["image"] = "registry.example/mcp2026:0"
+    template["metadata"]["annotations"]["mcp2026.io/manifest-digest"] = "of an older template"
+    cluster.job["spec"]["podFailurePolicy"]["rules"].pop()
     cluster.settle()
+    assert len(cluster.job["spec"]["podFailurePolicy"]["rules"]) == 1
     assert cluster.job["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/mcp2026:0"
     assert cluster.reconcile() == []
 
