@@ -119,20 +119,27 @@ class SettingsNegotiation(ConnectionNegotiation):
         negotiation.listeners[self] = self._offer_changed
         negotiation.counts.http2_connections(0, 1)
 
-    def settings_came(self, settings: Mapping[int, int], changed: Mapping[int, int]) -> None:
-        """Take in `settings`, all that the client has said so far, after a frame with `changed`.
+    def check(self, settings: Mapping[int, int]) -> None:
+        """Look at settings that the client sends, before they count.
 
         Raises:
-            NegotiationError: a value is out of its range.
+            NegotiationError: a value is out of its range; it was counted.
 
         """
-        if _IDS.isdisjoint(changed):
-            return
         try:
-            offer = offer_in_settings(settings)
+            offer_in_settings(settings)
         except NegotiationError as error:
             self._negotiation.counts.refused(Carrier.SETTINGS, error.reason)
             raise
+
+    def settings_came(self, settings: Mapping[int, int], changed: Mapping[int, int]) -> None:
+        """Take in `settings`, all that the client has said so far, after a frame with `changed`.
+
+        All were checked.
+        """
+        if _IDS.isdisjoint(changed):
+            return
+        offer = offer_in_settings(settings)
         self._peer = PeerSettings(SETTINGS_DYNAMIC_BATCHING in settings, offer)
         self._settle()
         self._changed(self._news())

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+from collections.abc import Mapping
 from typing import Final, cast
 
 from mcp2026.api.batching_negotiation import NegotiationError
@@ -82,6 +83,7 @@ class Http2Connection(asyncio.Protocol):
         if self._negotiation is not None:
             self._batching = SettingsNegotiation(self._negotiation, self._batching_changed)
             self.core.settings.on_peer = self._settings_came
+            self.core.settings.check_extra = self._check_settings
         self.core.start()
 
     def data_received(self, data: bytes) -> None:
@@ -181,8 +183,12 @@ class Http2Connection(asyncio.Protocol):
 
     def _settings_came(self, settings: dict[int, int]) -> None:
         assert self._batching is not None
+        self._batching.settings_came(self.core.settings.peer, settings)
+
+    def _check_settings(self, settings: Mapping[int, int]) -> None:
+        assert self._batching is not None
         try:
-            self._batching.settings_came(self.core.settings.peer, settings)
+            self._batching.check(settings)
         except NegotiationError as error:
             raise ConnectionProtocolError(Http2Code.PROTOCOL_ERROR, str(error)) from error
 

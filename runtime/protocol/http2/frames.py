@@ -63,6 +63,11 @@ def read_settings(payload: bytes) -> dict[int, int]:
     return dict(_SETTING.iter_unpack(payload))
 
 
+def listed_settings(payload: bytes) -> list[tuple[int, int]]:
+    """Return ids and values of such a frame in their order, repeated ones, too."""
+    return list(_SETTING.iter_unpack(payload))
+
+
 def window_update_frame(stream_id: int, increment: int) -> bytes:
     """Return a WINDOW_UPDATE frame."""
     return frame(WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))

@@ -31,10 +31,9 @@ class SettingsExchange:
         self.peer: dict[int, int] = {}
         """What the client has said, by id: of RFC 9113, and of what the server says itself."""
         self.on_peer: Callable[[dict[int, int]], None] | None = None
-        """Told of each SETTINGS frame of the client, after `peer` has changed and before it is acknowledged.
-
-        May raise ConnectionProtocolError.
-        """
+        """Told of each SETTINGS frame of the client: `peer` has changed, and nothing is acknowledged yet."""
+        self.check_extra: Callable[[Mapping[int, int]], None] | None = None
+        """Raises ConnectionProtocolError if the client says something of `extra` that is out of range."""
 
     def start(self) -> None:
         """Send the server's first frame."""
@@ -48,12 +47,20 @@ class SettingsExchange:
     def receive(self, payload: bytes) -> None:
         """Take the client's settings and acknowledge them. Raises ConnectionProtocolError."""
         settings = frames.read_settings(payload)
-        check_peer_settings(settings)
+        self._check(settings)
+        if len(settings) < len(payload) // 6:  # of repeated ones the last counts, but each has to be good
+            for identifier, value in frames.listed_settings(payload):
+                self._check({identifier: value})
         self.peer |= {one: value for one, value in settings.items() if one in _STANDARD or one in self.extra}
         if self.on_peer is not None:
             self.on_peer(settings)
         self._outbox.peer_settings(settings, self._streams)
         self._outbox.control(frames.frame(frames.SETTINGS, frames.ACK, 0))
+
+    def _check(self, settings: Mapping[int, int]) -> None:
+        check_peer_settings(settings)
+        if self.check_extra is not None and not self.extra.keys().isdisjoint(settings):
+            self.check_extra(settings)
 
 
 def own_settings(limits: Http2Limits, extra: Mapping[int, int]) -> dict[int, int]:

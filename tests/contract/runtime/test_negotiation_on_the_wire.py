@@ -203,6 +203,15 @@ def test_only_requests_that_can_be_batched_are_confirmed(serving: Serving) -> No
         assert told(client.answer(3, (*other, (ASKED[0], b"nonsense")))) == [("200", None)]
 
 
+@pytest.mark.parametrize(("identifier", "value"), [(DYNAMIC, 2), (DELAY, 1 << 16), (SIZE, 0)])
+def test_a_setting_out_of_range_is_not_mended_by_a_second_one(
+    serving: Serving, identifier: int, value: int
+) -> None:
+    listed = ((DYNAMIC, 1), (identifier, value), (identifier, 1))
+    with Client(serving.port, b"".join(struct.pack(">HI", *pair) for pair in listed)) as client:
+        assert client.end() is Http2Code.PROTOCOL_ERROR
+
+
 @pytest.mark.parametrize(("identifier", "value"), [(DYNAMIC, 2), (DELAY, 1 << 16), (SIZE, 0), (SIZE, 256)])
 @pytest.mark.parametrize("later", [False, True])
 def test_a_setting_out_of_range_ends_the_connection(

@@ -73,6 +73,14 @@ CONNECTION_ERRORS = {
     "SETTINGS on a stream": (START + frame(frames.SETTINGS, 0, 1), C.PROTOCOL_ERROR),
     "SETTINGS of 5 bytes": (START + frame(frames.SETTINGS, 0, 0, bytes(5)), C.FRAME_SIZE_ERROR),
     "ACK with content": (START + frame(frames.SETTINGS, 1, 0, bytes(6)), C.FRAME_SIZE_ERROR),
+    "a value out of range, then one in range": (
+        START + frames.frame(frames.SETTINGS, 0, 0, b"\0\2\0\0\0\2" + b"\0\2\0\0\0\0"),
+        C.PROTOCOL_ERROR,
+    ),
+    "a window out of range between others": (
+        START + frames.frame(frames.SETTINGS, 0, 0, b"\0\4\0\0\0\1\0\4\x80\0\0\0\0\4\0\0\0\1"),
+        C.FLOW_CONTROL_ERROR,
+    ),
     "ENABLE_PUSH 2": (START + frames.settings_frame({frames.ENABLE_PUSH: 2}), C.PROTOCOL_ERROR),
     "window too large": (
         START + frames.settings_frame({frames.INITIAL_WINDOW_SIZE: 1 << 31}),

@@ -112,6 +112,7 @@ class Connection:
         self.side = SettingsNegotiation(ours, self.told.append)
 
     def settings(self, settings: dict[int, int]) -> None:
+        self.side.check(settings)
         self.said |= settings
         self.side.settings_came(self.said, settings)
 
