@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mcp2026.api.conditions import Reason
 from mcp2026.api.inference_model import InferenceModel
+from mcp2026.api.lifecycle import Phase
 from mcp2026.operator.dependencies import is_met
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import Observed, belongs_to
@@ -32,8 +33,9 @@ class Situation:
 
     @property
     def started(self) -> bool:
-        """Whether there is a workload: once there is, a dependency that fails later takes nothing away."""
-        return self.observed.child(self.workload["kind"]) is not None
+        """Whether there is a workload, or was: a dependency that fails later takes nothing away."""
+        was = self.model.status.phase is not Phase.PENDING
+        return was or self.observed.child(self.workload["kind"]) is not None
 
     @property
     def taken(self) -> tuple[Manifest, ...]:

@@ -309,6 +309,16 @@ def test_nothing_is_allocated_while_a_dependency_is_not_met() -> None:
     assert applied(cluster.reconcile()) == CHILDREN
 
 
+def test_a_dependency_that_fails_later_does_not_keep_a_run_from_going_on() -> None:
+    cluster = PlayedJob(batch_model(dependsOn=["first"]))
+    cluster.dependencies = {"first": {"metadata": {"name": "first"}, "status": {"phase": "Completed"}}}
+    cluster.run()
+    cluster.dependencies = {"first": None}
+    cluster.collect_job()
+    assert "Job" in applied(cluster.reconcile())
+    assert cluster.phase == "Running"
+
+
 def test_the_timeout_counts_from_running_and_survives_a_new_job() -> None:
     cluster = PlayedJob(batch_model(batch={"timeoutSeconds": 600}))
     cluster.settle()
