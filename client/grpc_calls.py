@@ -52,7 +52,8 @@ def channel_options(max_answer_bytes: int) -> Options:
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
+        # Despite its name how long one attempt to connect may take. A server that is far or busy needs time.
+        ("grpc.min_reconnect_backoff_ms", 20_000),
         ("grpc.max_reconnect_backoff_ms", 1_000),
     )
 
