@@ -6,6 +6,7 @@ Pods have addresses of their own, 127.0.41.n, where their runtimes listen on the
 import http.client
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -242,6 +243,24 @@ def test_the_split_is_exact_and_a_version_without_weight_gets_nothing(stepped: S
     assert abs(answers.of("v5") / requests - 0.23) <= 0.01
     assert answers.of("v0") == 0
     assert answers.of("v1") + answers.of("v5") == requests
+
+
+def test_without_a_plan_the_standing_is_removed_and_nothing_more_is_written(stepped: Stepped) -> None:
+    stepped.apply()
+
+    def at_rest() -> bool:
+        model = stepped.model
+        live = condition_of(model, "TrafficSettled")
+        observed = live["observedGeneration"] == model["metadata"]["generation"]
+        return bool(live["status"] == "True" and observed and "canary" not in model["status"])
+
+    stepped.cluster.wait_for("the weights of the spec to be live, and no canary in the status", at_rest)
+    before = stepped.model
+    assert before["status"]["versions"] == "v1=100,v0=0"
+    stepped.kubectl("annotate", "im", MODEL, "test=looked-at")
+    time.sleep(2)  # the operator has heard of it, and writes nothing
+    managed = stepped.model["metadata"]["generation"], stepped.model["status"]
+    assert managed == (before["metadata"]["generation"], before["status"])
 
 
 def test_the_way_from_operator_to_pods_left_no_error(stepped: Stepped) -> None:
