@@ -9,7 +9,8 @@ import pytest
 
 from mcp2026.api.inference_model import parse_inference_model
 from mcp2026.cli.local_cluster import LocalCluster, free_ports
-from mcp2026.cli.local_command import bring_up, read_model, step
+from mcp2026.cli.local_command import bring_up, step
+from mcp2026.cli.model_file import read_model
 from tests.unit.cli.test_serving_locally import EXAMPLES, models, run
 
 __all__ = ["models"]
