@@ -1,9 +1,13 @@
 """Where a key set comes from: a file, or a URL. Each read is bounded in size and in time."""
 
+import contextlib
 import http.client
 import os
+import socket
 import ssl
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -106,7 +110,10 @@ class UrlSource:
         try:
             connection = self._connect()
             try:
-                return self._fetch(connection, time.monotonic() + FETCH_SECONDS)
+                connection.connect()
+                deadline = time.monotonic() + FETCH_SECONDS
+                with _cut_off_after(FETCH_SECONDS, connection.sock):
+                    return self._fetch(connection, deadline)
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -142,7 +149,24 @@ class UrlSource:
             document += piece
             if len(document) > MAX_BYTES:
                 raise KeySourceError(f"{self._shown} sends more than {MAX_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise KeySourceError(f"{self._shown} is not done after {FETCH_SECONDS:g} s")
+        if time.monotonic() > deadline:
+            raise KeySourceError(f"{self._shown} is not done after {FETCH_SECONDS:g} s")
         self._seen = response.getheader("etag")
         return ReadKeys(document, cache_control)
+
+
+@contextlib.contextmanager
+def _cut_off_after(seconds: float, connection: socket.socket) -> Iterator[None]:
+    """End `connection` after `seconds`: each line of a head may take its time, and there may be many."""
+
+    def cut_off() -> None:
+        with contextlib.suppress(OSError):  # it has ended by itself
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # below TLS, which is for its own thread
+
+    timer = threading.Timer(seconds, cut_off)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -242,6 +243,34 @@ def test_a_url_that_does_not_give_the_set_is_named(
 def test_a_url_that_nobody_serves_is_named() -> None:
     with pytest.raises(KeySourceError, match=r"http://127\.0\.0\.1: .*refused"):
         UrlSource("http://127.0.0.1:1/keys").read()
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"],
+    ids=["head", "body"],
+)
+def test_a_url_that_gives_the_set_byte_by_byte_is_given_up_as_a_whole(
+    begin: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp2026.runtime.context.key_source.FETCH_SECONDS", 0.3)
+    gone = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            client, _ = listener.accept()
+            with client:
+                try:
+                    client.sendall(begin)
+                    while not gone.wait(0.02):
+                        client.sendall(b"x: y\r\n")
+                except OSError:
+                    gone.set()
+
+        threading.Thread(target=drip, daemon=True).start()
+        with pytest.raises(KeySourceError):
+            UrlSource(f"http://127.0.0.1:{listener.getsockname()[1]}/keys").read()
+        assert gone.wait(PATIENCE)
 
 
 def test_an_unknown_key_is_looked_for_at_once_if_the_set_is_not_fresh(
