@@ -291,7 +291,7 @@ class Supervisor:
         joining: asyncio.Task[None] | None = None
         while (message := await receive_from_worker(reader)) is not None:
             match message:
-                case Loaded():
+                case Loaded() if not slot.reason:  # one that was given up may say so before it ends
                     joining = asyncio.create_task(self._join(slot, missed))
                 case Failed(model, text):
                     if model not in missed.models:  # else it is served no more, or by another configuration
