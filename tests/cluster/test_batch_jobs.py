@@ -21,23 +21,25 @@ from tools.cluster.errors import ClusterError
 
 pytestmark = pytest.mark.control_plane
 
-NAMESPACE = "operator-tests"
+NAMESPACE = "batch-job-tests"
 PATIENCE = 60
 
 
 @pytest.fixture(scope="module")
 def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     install_crds(control_plane)
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    control_plane.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+    control_plane.kubectl("create", "namespace", NAMESPACE)
     log = tmp_path_factory.mktemp("operator") / "log"
     port = free_port()
-    running = Operator(control_plane, start(control_plane, log, port), port, log)
+    running = Operator(
+        control_plane, start(control_plane, log, port, namespace=NAMESPACE), port, log, NAMESPACE
+    )
     try:
         yield running
     finally:
         running.process.terminate()
         assert running.process.wait(30) == 0, log.read_text()[-3000:]
+        control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 def apply(operator: Operator, name: str, batch: dict[str, Any] | None = None, **spec: Any) -> None:
@@ -143,13 +145,13 @@ def test_at_rest_no_job_is_written(operator: Operator) -> None:
     bind(operator, pod(operator, "still"))
     wait_for_phase(operator, "still", "Running")
     before = operator.get("job", "still")["metadata"]["generation"]
-    lines = operator.log.read_text().count("applied Job operator-tests/still")
+    lines = operator.log.read_text().count("applied Job batch-job-tests/still")
     assert lines == 1
     age = operator.get("im", "still")["metadata"]["resourceVersion"]
     apply(operator, "after-still")
     pod(operator, "after-still")
     assert operator.get("job", "still")["metadata"]["generation"] == before
-    assert operator.log.read_text().count("applied Job operator-tests/still") == lines
+    assert operator.log.read_text().count("applied Job batch-job-tests/still") == lines
     assert operator.get("im", "still")["metadata"]["resourceVersion"] == age
 
 
@@ -195,7 +197,9 @@ def test_evidence_that_went_with_the_pod_is_made_again(operator: Operator) -> No
         operator.kubectl("wait", "--for=condition=Complete", "job/forgotten", "--timeout=60s")
         operator.kubectl("delete", "pod", first, "--grace-period=0", "--force")
     finally:
-        operator.process = start(operator.cluster, Path(operator.log), operator.liveness_port)
+        operator.process = start(
+            operator.cluster, Path(operator.log), operator.liveness_port, namespace=NAMESPACE
+        )
     second = pod(operator, "forgotten", (first,))
     bind(operator, second)
     end(operator, second, 0, last_word(rows_resumed=100))

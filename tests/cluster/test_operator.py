@@ -38,12 +38,13 @@ class Operator:
     process: subprocess.Popen[bytes]
     liveness_port: int
     log: Path
+    namespace: str = NAMESPACE
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        return self.cluster.get(kind, name, "-n", NAMESPACE)
+        return self.cluster.get(kind, name, "-n", self.namespace)
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
-        return self.cluster.kubectl("-n", NAMESPACE, *arguments, input=text)
+        return self.cluster.kubectl("-n", self.namespace, *arguments, input=text)
 
     def apply(self, name: str, **spec: Any) -> None:
         """Apply a model. With GPUs it names a scheduler that does not run here, so we bind its pods."""
@@ -76,7 +77,7 @@ class Operator:
 
     def pods(self, model: str) -> list[dict[str, Any]]:
         selector = f"mcp2026.io/inference-model={model}"
-        items: list[dict[str, Any]] = self.cluster.get("pods", "-n", NAMESPACE, "-l", selector)["items"]
+        items: list[dict[str, Any]] = self.cluster.get("pods", "-n", self.namespace, "-l", selector)["items"]
         return items
 
     def play_kubelet(self, model: str, count: int, **status: Any) -> None:
@@ -119,9 +120,11 @@ def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -
         control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def start(cluster: Cluster, log: Path, port: int, *more: str) -> subprocess.Popen[bytes]:
+def start(
+    cluster: Cluster, log: Path, port: int, *more: str, namespace: str = NAMESPACE
+) -> subprocess.Popen[bytes]:
     arguments = [
-        *("--runtime-image", "registry.example/mcp2026:1", "--namespace", NAMESPACE),
+        *("--runtime-image", "registry.example/mcp2026:1", "--namespace", namespace),
         *("--resync-seconds", str(RESYNC_SECONDS), "--liveness-port", str(port), *more),
     ]
     with log.open("ab") as sink:
