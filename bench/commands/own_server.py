@@ -1,4 +1,4 @@
-"""`latency`, `soak`, `tenants`, `idle`, `validation`, `swaps`: what MCP 2026 is held to by itself."""
+"""The commands that hold MCP 2026 to what it promises by itself: `latency`, `soak`, `tenants` and others."""
 
 import argparse
 from pathlib import Path
@@ -14,6 +14,7 @@ from bench.commands.options import (
     models_folder,
     positive,
 )
+from bench.negotiation import negotiation
 from bench.own_server import HalfLoad, Setting, half_load, idle, soak, tenants
 from bench.peers.peer import ROOT
 from bench.samples import SHAPES, samples
@@ -85,6 +86,13 @@ def add_commands(commands: Commands) -> None:
     checking.add_argument("--seconds", type=duration, default=5, help="of the load (%(default)s)")
     checking.add_argument("--rounds", type=positive, default=50, help="of reading alone (%(default)s)")
     checking.set_defaults(run=_validation)
+
+    offering = _command(commands, "negotiation", "requests with and without an offer to batch", "mlp")
+    offering.add_argument("--offer", default="1; max-delay-ms=5; min-size=8", help="(%(default)s)")
+    offering.add_argument("--seconds", type=duration, default=2, help="of each load (%(default)s)")
+    offering.add_argument("--rounds", type=positive, default=5, help="the medians count (%(default)s)")
+    offering.add_argument("--connections", type=positive, default=64, help="of the client (%(default)s)")
+    offering.set_defaults(run=_negotiation)
 
     swapping = _command(commands, "swaps", "hot swaps of versions under load", "slow")
     swapping.add_argument("--swaps", type=positive, default=100, help="in all (%(default)s)")
@@ -194,3 +202,11 @@ def _swaps(parsed: argparse.Namespace) -> int:
     )
     kept = result.errors == 0 and result.wrong_version == 0 and result.p99_ratio <= SWAPS_BAR
     return 0 if kept else 1
+
+
+def _negotiation(parsed: argparse.Namespace) -> int:
+    result = negotiation(_setting(parsed), parsed.offer, parsed.seconds, parsed.rounds, parsed.connections)
+    print(f"without an offer: {result.plain_rate:,.0f} answers/s, p50 {result.plain_p50_ms:.2f} ms")
+    print(f"with {parsed.offer!r}: {result.negotiated_rate:,.0f}, p50 {result.negotiated_p50_ms:.2f} ms")
+    print(f"ratio: {result.ratio:.2f}; {result.errors} errors")
+    return 0 if result.errors == 0 else 1
