@@ -48,7 +48,7 @@ def settled(cluster: Cluster, generation: int) -> None:
     """Return as soon as TrafficSettled is True for this generation; raises TimeoutError."""
     api = client.CustomObjectsApi(cluster.client())
     place = (GROUP, VERSION, NAMESPACE, INFERENCE_MODEL_PLURAL)
-    events = watch.Watch().stream(  # type: ignore[no-untyped-call]
+    events = watch.Watch().stream(  # type: ignore[no-untyped-call]  # untyped
         api.list_namespaced_custom_object, *place, timeout_seconds=PATIENCE_SECONDS
     )
     for event in events:

@@ -65,7 +65,7 @@ class SimulatedPods:
         identity = PodIdentity(metadata["namespace"], metadata["name"], metadata["uid"])
 
         def api() -> Any:
-            return config.new_client_from_config_dict(dict(credentials))  # type: ignore[no-untyped-call]
+            return config.new_client_from_config_dict(dict(credentials))  # type: ignore[no-untyped-call]  # untyped
 
         core, coordination = client.CoreV1Api(api()), client.CoordinationV1Api(api())
         watch = ConfigMapWatch(core, identity.namespace, self._config_map, self._loop)

@@ -108,7 +108,7 @@ class AsyncClient:
         )
         return await self._ask(question, timeout)
 
-    async def models(self, *, timeout: float | None = None) -> list[ModelState]:  # noqa: ASYNC109
+    async def models(self, *, timeout: float | None = None) -> list[ModelState]:  # noqa: ASYNC109  # the server gets it too
         """Return every version of every model that the server knows, as `Client.models` does."""
         return await self._ask(self._calls.list_models(), timeout)
 
@@ -117,7 +117,7 @@ class AsyncClient:
         model: str,
         *,
         version: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,  # noqa: ASYNC109  # the server gets it too
     ) -> ModelMetadata:
         """Return names, datatypes and shapes of what `model` takes and gives, as `Client.model` does."""
         return await self._ask(self._calls.describe(model, version), timeout)
@@ -131,7 +131,7 @@ class AsyncClient:
         weight: int,
         owner_email: str,
         request_id: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,  # noqa: ASYNC109  # the server gets it too
     ) -> RegisteredVersion:
         """Have a version of `model` loaded, warmed up and served, as `Client.register_version` does."""
         question = self._calls.register(
@@ -144,7 +144,7 @@ class AsyncClient:
         model: str,
         version: str,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,  # noqa: ASYNC109  # the server gets it too
     ) -> RetiredVersion:
         """Have a version of `model` served no more, as `Client.retire_version` does."""
         return await self._ask(self._calls.retire(model, version), timeout)
@@ -154,7 +154,7 @@ class AsyncClient:
         model: str | None = None,
         *,
         version: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,  # noqa: ASYNC109  # the server gets it too
     ) -> bool:
         """Return whether the server, or `model`, answers inferences, as `Client.ready` does."""
         question = self._calls.ask_ready(model, version)

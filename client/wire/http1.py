@@ -42,6 +42,7 @@ class Http1Wire:
         parts: list[Buffer] = [self._connection.send(head) or b""]
         for part in request.body:
             # h11 counts what it is given and gives it back; a view stays one.
+            # h11 passes any buffer through, but its types say bytes.
             parts += self._connection.send_with_data_passthrough(h11.Data(data=part)) or ()  # type: ignore[arg-type]
         self._connection.send(h11.EndOfMessage())
         self._response, self._hinted, self._begun = None, "", False

@@ -36,7 +36,7 @@ async def register(kubelet_socket: Path, endpoint: str, resource_name: str) -> N
     )
     async with grpc.aio.insecure_channel(f"unix://{kubelet_socket}") as channel:
         try:
-            stub = service.RegistrationStub(channel)  # type: ignore[no-untyped-call]
+            stub = service.RegistrationStub(channel)  # type: ignore[no-untyped-call]  # untyped
             await stub.Register(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise RegistrationError(f"{error.code().name}: {error.details()}") from error
@@ -57,7 +57,7 @@ async def gpu_holders(socket: Path, uuids: Iterable[str]) -> dict[str, Holder]:
     options = [("grpc.max_receive_message_length", LARGEST_ANSWER)]
     async with grpc.aio.insecure_channel(f"unix://{socket}", options=options) as channel:
         try:
-            stub = pod_resources_service.PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
+            stub = pod_resources_service.PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]  # untyped
             answer = await stub.List(pod_resources.ListPodResourcesRequest(), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise KubeletError(f"{socket}: {error.code().name}: {error.details()}") from error

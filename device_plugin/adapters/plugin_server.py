@@ -174,7 +174,7 @@ class PluginServer:
         await self.stop()
         await asyncio.to_thread(_clear_path, self._path)
         server = grpc.aio.server()
-        service.add_DevicePluginServicer_to_server(self._plugin, server)  # type: ignore[no-untyped-call]
+        service.add_DevicePluginServicer_to_server(self._plugin, server)  # type: ignore[no-untyped-call]  # untyped
         try:
             server.add_insecure_port(f"unix://{self._path}")
             await server.start()

@@ -55,7 +55,7 @@ class TopologyWriter:
 
     def _disconnect(self) -> None:
         if self._api is not None:
-            self._api.close()  # type: ignore[no-untyped-call]
+            self._api.close()  # type: ignore[no-untyped-call]  # untyped
             self._api = None
 
     def _apply(self, patch: Any, body: dict[str, Any]) -> None:
@@ -77,9 +77,9 @@ def _connect() -> client.ApiClient:
     configuration = client.Configuration()
     try:
         try:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
         except config.ConfigException:
-            config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
     except Exception as error:  # a file of another shape makes the client stumble anyhow
         raise PublicationError(
             f"neither a service account of a pod nor a usable kubeconfig file is there ({error}): run in a "

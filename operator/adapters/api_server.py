@@ -84,10 +84,10 @@ class ApiServer:
         """
         configuration = client.Configuration()
         try:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
         except config.ConfigException:
             try:
-                config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+                config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
             except Exception as error:  # a file of another shape makes the client stumble anyhow
                 raise ApiServerUnreachableError(
                     f"neither a service account of a pod nor a usable kubeconfig file is there: {error}"
@@ -178,7 +178,7 @@ class ApiServer:
         )
         try:
             response = self._client.call_api(verb, url, sent, payload, _request_timeout=_TIMEOUT_SECONDS)
-            text = response.read() or b"{}"  # type: ignore[no-untyped-call]
+            text = response.read() or b"{}"  # type: ignore[no-untyped-call]  # untyped
         except urllib3.exceptions.HTTPError as error:
             raise ApiServerUnreachableError(f"{self._client.configuration.host}: {error}") from error
         if not 200 <= response.status < 300:

@@ -39,13 +39,13 @@ class ObservedCall(Protocol):
     """A request that was read and given to the engine."""
 
     @property
-    def version(self) -> ObservedVersion: ...  # noqa: D102
+    def version(self) -> ObservedVersion: ...  # noqa: D102  # as in Call
     @property
-    def arrived_ns(self) -> int: ...  # noqa: D102
+    def arrived_ns(self) -> int: ...  # noqa: D102  # as in Call
     @property
-    def priority(self) -> int: ...  # noqa: D102
+    def priority(self) -> int: ...  # noqa: D102  # as in Call
     @property
-    def tenant(self) -> str: ...  # noqa: D102
+    def tenant(self) -> str: ...  # noqa: D102  # as in Call
 
     context: SchedulingContext | None
 

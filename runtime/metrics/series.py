@@ -84,7 +84,7 @@ def exposition(parts: Iterable[tuple[Layout, Sequence[Block]]], *, openmetrics: 
     registry = CollectorRegistry()
     registry.register(_Totals(parts))
     if openmetrics:
-        text: bytes = generate_openmetrics(registry)  # type: ignore[no-untyped-call]
+        text: bytes = generate_openmetrics(registry)  # type: ignore[no-untyped-call]  # untyped
         return text
     return generate_latest(registry)
 

@@ -54,9 +54,9 @@ async def cluster_configuration(kubeconfig: Path | None) -> client.Configuration
     configuration = client.Configuration()
     try:
         if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
         else:
-            await config.load_kube_config(  # type: ignore[no-untyped-call]
+            await config.load_kube_config(  # type: ignore[no-untyped-call]  # untyped
                 config_file=None if kubeconfig is None else str(kubeconfig),
                 client_configuration=configuration,
                 persist_config=False,

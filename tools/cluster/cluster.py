@@ -113,7 +113,7 @@ class Cluster:
         """Return a client of the official Python library that talks to this cluster as administrator."""
         from kubernetes import config
 
-        client: ApiClient = config.new_client_from_config(  # type: ignore[no-untyped-call]
+        client: ApiClient = config.new_client_from_config(  # type: ignore[no-untyped-call]  # untyped
             config_file=str(self.kubeconfig)
         )
         return client

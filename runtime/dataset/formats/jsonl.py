@@ -109,7 +109,7 @@ class JsonlSource:
         for index, (spec, dims) in enumerate(wanted):
             form = _value_type(spec)
             for _ in range(self.rank(spec.name) if dims is None else len(dims)):
-                form = list[form]  # type: ignore[valid-type]
+                form = list[form]  # type: ignore[valid-type]  # made at run time
             fields.append((f"c{index}", form))
             rename[f"c{index}"] = self._fields[spec.name]
         if self._with_ids:

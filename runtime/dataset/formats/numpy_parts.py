@@ -40,6 +40,7 @@ def encode_columns(results: Results) -> bytes:
                 )
             array = _fixed_width(name, column) if column.dtype == STRING else column
             with archive.open(member(str(index)), "w", force_zip64=True) as file:
+                # The types of numpy ask for more of a file than is used of it.
                 write_header(file, array.shape, array.dtype)  # type: ignore[arg-type]
                 file.write(np.ascontiguousarray(array).tobytes())
     return target.getvalue()
