@@ -4,24 +4,57 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, SharingState
+from mcp2026.api.gpu_topology import GpuHealth
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.machine import Machine
+from mcp2026.topology.mig.geometry import MigInstance
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCondition:
+    """How a GPU is: `reason` in CamelCase, `message` says what happened and what to do."""
+
+    health: GpuHealth
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentSharing:
+    """How a GPU is shared now. `message` says what is waited for, or what went wrong."""
+
+    sharing: Sharing = EXCLUSIVE
+    state: SharingState = "Active"
+    message: str = ""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The machine and how its GPUs are.
+    """The machine and how its GPUs are. Mappings are by UUID of the GPU, but for `unreadable`.
 
-    `unhealthy` maps UUIDs to reasons. `unreadable` maps NVML indices to the reasons why those GPUs are
-    not part of the machine. `minor_numbers` gives the N of /dev/nvidiaN by UUID.
+    `conditions` holds GPUs that are not healthy, `sharing` those that are not Exclusive and Active.
+    `unreadable` maps NVML indices to the reasons why those GPUs are not part of the machine. `minor_numbers`
+    gives the N of /dev/nvidiaN, `mig_instances` the instances of GPUs in MIG mode.
     """
 
     machine: Machine
-    unhealthy: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, GpuCondition] = field(default_factory=dict)
+    sharing: Mapping[str, CurrentSharing] = field(default_factory=dict)
+    mig_instances: Mapping[str, tuple[MigInstance, ...]] = field(default_factory=dict)
     unreadable: Mapping[int, str] = field(default_factory=dict)
     minor_numbers: Mapping[str, int] = field(default_factory=dict)
     driver_failure: str = ""
     """Why the driver as a whole does not answer; empty while it does."""
+
+    @cached_property
+    def unhealthy(self) -> Mapping[str, str]:
+        """Why nothing may be placed on a GPU, by UUID."""
+        return {
+            uuid: condition.message
+            for uuid, condition in self.conditions.items()
+            if condition.health == "Unhealthy"
+        }
 
     @cached_property
     def graph(self) -> AffinityGraph:
@@ -57,12 +90,17 @@ def with_health(snapshot: Snapshot, failures: Mapping[str, str | None]) -> Snaps
         for uuid in snapshot.positions
         if (reason := failures.get(uuid, snapshot.unhealthy.get(uuid))) is not None
     }
-    return replace(snapshot, unhealthy=unhealthy, driver_failure="")
+    return replace(snapshot, conditions=_not_answering(unhealthy), driver_failure="")
 
 
 def without_driver(snapshot: Snapshot, reason: str) -> Snapshot:
     """Return `snapshot` after the driver stopped answering: no GPU is healthy."""
-    return replace(snapshot, unhealthy=dict.fromkeys(snapshot.positions, reason), driver_failure=reason)
+    unhealthy = dict.fromkeys(snapshot.positions, reason)
+    return replace(snapshot, conditions=_not_answering(unhealthy), driver_failure=reason)
+
+
+def _not_answering(reasons: Mapping[str, str]) -> dict[str, GpuCondition]:
+    return {uuid: GpuCondition("Unhealthy", "NotAnswering", reason) for uuid, reason in reasons.items()}
 
 
 def after_rereading(old: Snapshot, new: Snapshot) -> Snapshot:

@@ -55,6 +55,16 @@ class DriverTooOldError(NvmlError):
         self.function = function
 
 
+class GpuCallError(NvmlError):
+    """A call about one GPU failed: `call` names it, `reason` is the driver's, or that it took too long."""
+
+    def __init__(self, gpu: str, call: str, reason: str) -> None:
+        super().__init__(f"{gpu}: {call}: {reason}")
+        self.gpu = gpu
+        self.call = call
+        self.reason = reason
+
+
 class NoGpusError(NvmlError):
     """The driver runs and shows no GPU that can be read."""
 

@@ -25,6 +25,8 @@ def topology_status(
             pci_bus_id=gpu.pci_bus_id,
             numa_node=gpu.numa_node,
             health="Unhealthy" if gpu.uuid in unhealthy else "Healthy",
+            mig_capable=gpu.mig_capable,
+            inactive_links=gpu.inactive_links,
             nvlinks=tuple(NvLink(link.link, link.peer, link.version) for link in gpu.nvlinks),
             peers=tuple(
                 NvLinkPeer(machine.gpus[peer.index].index, peer.bandwidth_gb_per_s, peer.latency_ns)

@@ -52,7 +52,13 @@ class Gpu:
     pci_bus_id: str
     numa_node: int | None
     nvlinks: tuple[NvLink, ...] = ()
+    """Those that are up."""
+    inactive_links: tuple[int, ...] = ()
+    """The numbers of those that are down."""
     healthy: bool = True
+    degraded: bool = False
+    """Usable, and less preferred."""
+    mig_capable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class Machine:
     pcie_ancestors: tuple[tuple[PcieAncestor | None, ...], ...]
     driver: str = ""
     cuda: str = ""
+    measured_latency_ns: tuple[tuple[int | None, ...], ...] = ()
+    """[i][j], where it was measured; empty: nothing was."""
 
 
 def machine_from_file(path: Path) -> Machine:
@@ -101,6 +109,7 @@ class _GpuEntry(msgspec.Struct, frozen=True):
     pci_bus_id: str
     numa_node: int | None = None
     nvlinks: tuple[_LinkEntry, ...] | None = None
+    mig_capable: bool = False
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -127,6 +136,7 @@ def _machine_from_document(document: _Document) -> Machine:
                 NvLink(link.link, link.peer if isinstance(link.peer, int) else None, link.version)
                 for link in gpu.nvlinks or ()
             ),
+            mig_capable=gpu.mig_capable,
         )
         for gpu in document.gpus
     )
@@ -153,7 +163,10 @@ def machine_from_topology(name: str, status: GPUTopologyStatus) -> Machine:
             pci_bus_id=gpu.pci_bus_id,
             numa_node=gpu.numa_node,
             nvlinks=tuple(NvLink(link.link, link.peer, link.version) for link in gpu.nvlinks),
-            healthy=gpu.health == "Healthy",
+            inactive_links=gpu.inactive_links,
+            healthy=gpu.health != "Unhealthy",
+            degraded=gpu.health == "Degraded",
+            mig_capable=gpu.mig_capable,
         )
         for gpu in status.gpus
     )

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from mcp2026.api.batch_run import Batch
-from mcp2026.api.gpu_topology import GPUTopologyStatus
+from mcp2026.api.gpu_topology import GPUTopologySpec, GPUTopologyStatus
 from mcp2026.api.inference_model import InferenceModelSpec, InferenceModelStatus
 from mcp2026.api.lifecycle_rules import phase_rule, record_rule
 from mcp2026.api.names import API_VERSION, GPU_TOPOLOGY_KIND, GROUP, INFERENCE_MODEL_KIND
@@ -95,10 +95,13 @@ def default(field: shape.Field) -> Any:
     return msgspec.json.decode(msgspec.json.encode(field.default))
 
 
-def test_the_spec_of_the_crd_is_the_spec_of_the_type() -> None:
-    assert of_schema(schema("inferencemodels")["properties"]["spec"]) == of_type(
-        shape.type_info(InferenceModelSpec)
-    )
+@pytest.mark.parametrize(
+    ("name", "twin"),
+    [("inferencemodels", InferenceModelSpec), ("gputopologies", GPUTopologySpec)],
+    ids=["InferenceModel", "GPUTopology"],
+)
+def test_the_spec_of_the_crd_is_the_spec_of_the_type(name: str, twin: type) -> None:
+    assert of_schema(schema(name)["properties"]["spec"]) == of_type(shape.type_info(twin))
 
 
 def names_and_kinds(node: Any) -> Any:
@@ -117,8 +120,7 @@ def names_and_kinds(node: Any) -> Any:
 )
 def test_the_status_of_the_crd_is_the_status_of_the_type(name: str, twin: type) -> None:
     ours = names_and_kinds(of_type(shape.type_info(twin)))
-    if name == "inferencemodels":
-        ours["conditions"][0]["status"] = ("enum", frozenset(("True", "False", "Unknown")))
+    ours["conditions"][0]["status"] = ("enum", frozenset(("True", "False", "Unknown")))
     assert names_and_kinds(of_schema(schema(name)["properties"]["status"])) == ours
 
 

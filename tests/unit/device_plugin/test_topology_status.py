@@ -58,7 +58,9 @@ def test_the_names_in_json_are_those_of_the_crd() -> None:
     resource = status_resource("node", topology_status(machine("4xa100-pcie-nvlink-pairs"), {}, {}))
     gpu = resource["status"]["gpus"][0]
     assert set(gpu) == {
-        "index", "uuid", "product", "memoryMiB", "pciBusId", "numaNode", "health", "nvlinks", "peers"
+        "index", "uuid", "product", "memoryMiB", "pciBusId", "numaNode", "health", "healthReason",
+        "healthMessage", "sharing", "migCapable", "nvlinks", "inactiveLinks", "peers", "allocations",
+        "migDevices",
     }  # fmt: skip
     assert set(gpu["peers"][0]) == {"index", "bandwidthGbPerS", "latencyNs"}
     assert resource["status"]["pcieAncestors"][0] == ["SELF", "NODE", "SYSTEM", "SYSTEM"]
