@@ -1,0 +1,1 @@
+"""How a GPU is shared between containers, and how it gets from one way to another. Decided purely."""
