@@ -56,6 +56,120 @@ class ExtenderArgs:
     """The nodes themselves, where the scheduler sent them (`nodeCacheCapable: false`)."""
 
 
+class MetaPod(msgspec.Struct, frozen=True):
+    """A victim by its UID alone, as the answer always names it."""
+
+    uid: str = msgspec.field(name="UID")
+
+
+class MetaVictims(msgspec.Struct, frozen=True, rename="pascal"):
+    """Who must go from one node, and how many disruption budgets that breaks."""
+
+    pods: tuple[MetaPod, ...] = ()
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class ExtenderPreemptionResult(msgspec.Struct, frozen=True):
+    """The victims of each node that preemption helps on; a node that is not here is none."""
+
+    node_name_to_meta_victims: dict[str, MetaVictims] = msgspec.field(name="NodeNameToMetaVictims")
+
+
+class ExtenderBindingResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """Empty: bound."""
+
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedVictims:
+    """What kube-scheduler would evict from a node, by UID; empty where it leaves that to us."""
+
+    uids: tuple[str, ...]
+    budgets_broken: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionArgs:
+    """A pod that fits nowhere, and the nodes where evicting pods of lower priority may help."""
+
+    pod: Pod
+    spec: PodSpec
+    proposed: dict[str, ProposedVictims]
+
+
+@dataclass(frozen=True, slots=True)
+class BindingArgs:
+    """Which pod is to be bound to which node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+def decode_preemption(body: bytes) -> PreemptionArgs:
+    """Return what the body of preempt asks; victims may be whole pods, UIDs, or none.
+
+    Raises:
+        MalformedRequestError: not JSON, no pod, a pod without a spec, or no nodes.
+
+    """
+    fields = _fields(body)
+    pod, spec = _pod_with_spec(fields)
+    nodes = fields.get("nodenametometavictims") or fields.get("nodenametovictims")
+    if nodes is None:
+        raise MalformedRequestError(
+            "NodeNameToMetaVictims and NodeNameToVictims are both missing: nothing to choose from"
+        )
+    by_node: dict[str, msgspec.Raw] = _decode(nodes, dict[str, msgspec.Raw], "NodeNameTo…Victims")
+    return PreemptionArgs(pod, spec, {node: _victims(value, node) for node, value in by_node.items()})
+
+
+def _victims(value: msgspec.Raw, node: str) -> ProposedVictims:
+    fields = _fields(value, f"victims of {node}")
+    pods = _decode(fields.get("pods"), tuple[msgspec.Raw, ...] | None, f"Pods of {node}") or ()
+    budgets = _decode(fields.get("numpdbviolations"), int | None, f"NumPDBViolations of {node}") or 0
+    return ProposedVictims(tuple(_victim_uid(pod, node) for pod in pods), budgets)
+
+
+def _victim_uid(value: msgspec.Raw, node: str) -> str:
+    """Return the UID of a whole pod (in its metadata) or of a meta pod."""
+    fields = _fields(value, f"a victim on {node}")
+    if "uid" in fields:
+        uid: str = _decode(fields["uid"], str, f"UID of a victim on {node}")
+    else:
+        uid = _decode(value, Pod, f"a victim on {node}").metadata.uid
+    if not uid:
+        raise MalformedRequestError(f"a victim on {node} has no UID")
+    return uid
+
+
+def decode_binding(body: bytes) -> BindingArgs:
+    """Return what the body of bind asks.
+
+    Raises:
+        MalformedRequestError: not JSON, or a member is missing.
+
+    """
+    fields = _fields(body)
+    texts: dict[str, str] = {}
+    for member in ("PodName", "PodNamespace", "PodUID", "Node"):
+        texts[member] = _decode(fields.get(member.lower()), str | None, member) or ""
+        if not texts[member]:
+            raise MalformedRequestError(f"{member} is missing: the body is no ExtenderBindingArgs")
+    return BindingArgs(texts["PodNamespace"], texts["PodName"], texts["PodUID"], texts["Node"])
+
+
+def _pod_with_spec(fields: dict[str, msgspec.Raw]) -> tuple[Pod, PodSpec]:
+    pod = _decode(fields.get("pod"), Pod | None, "Pod")
+    if pod is None:
+        raise MalformedRequestError("Pod is missing: the body is no arguments of the extender protocol")
+    if pod.spec is None:
+        raise MalformedRequestError(f"Pod {pod.metadata.name or '?'} has no spec")
+    return pod, pod.spec
+
+
 def decode_args(body: bytes) -> ExtenderArgs:
     """Return what the body of filter or prioritize asks.
 
@@ -64,11 +178,7 @@ def decode_args(body: bytes) -> ExtenderArgs:
 
     """
     fields = _fields(body)
-    pod = _decode(fields.get("pod"), Pod | None, "Pod")
-    if pod is None:
-        raise MalformedRequestError("Pod is missing: the body is no ExtenderArgs")
-    if pod.spec is None:
-        raise MalformedRequestError(f"Pod {pod.metadata.name or '?'} has no spec")
+    pod, spec = _pod_with_spec(fields)
     names = _decode(fields.get("nodenames"), tuple[str, ...] | None, "NodeNames")
     whole: dict[str, msgspec.Raw] | None = None
     if names is None:
@@ -81,13 +191,16 @@ def decode_args(body: bytes) -> ExtenderArgs:
     return ExtenderArgs(
         namespace=pod.metadata.namespace or "default",
         name=pod.metadata.name,
-        spec=pod.spec,
+        spec=spec,
         node_names=tuple(dict.fromkeys(names)),
         whole_nodes=whole,
     )
 
 
-def encode(result: ExtenderFilterResult | HostPriorityList | dict[str, Any]) -> bytes:
+Result = ExtenderFilterResult | HostPriorityList | ExtenderPreemptionResult | ExtenderBindingResult
+
+
+def encode(result: Result | dict[str, Any]) -> bytes:
     """Return `result` as JSON with Go's field names."""
     return msgspec.json.encode(result)
 
