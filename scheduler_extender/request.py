@@ -1,13 +1,79 @@
-"""How many GPUs does a pod ask for?
+"""What does a pod ask for: how many devices of which resource, in which containers?
 
 The same arithmetic as kube-scheduler's: containers and sidecars run together, so they add up; an init
 container runs alone beside the sidecars started before it, so the greatest such moment counts.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mcp2026.api.gpu_devices import DeviceKind, kind_of_resource
 from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.api.quantities import parse_quantity
 from mcp2026.scheduler_extender.errors import InvalidQuantityError
 from mcp2026.scheduler_extender.kube_objects import Container, PodSpec, Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a pod asks for of one resource.
+
+    `units` are those that it holds at its greatest moment; `containers` says what each container that keeps
+    running asks for, sidecars first, and those that ask for nothing left out.
+    """
+
+    resource: str
+    kind: DeviceKind
+    units: int
+    containers: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        match self.kind:
+            case DeviceKind.GPU:
+                return "1 GPU" if self.units == 1 else f"{self.units} GPUs"
+            case DeviceKind.MEMORY:
+                return f"{self.units} GiB of GPU memory"
+            case DeviceKind.SHARE:
+                return "1 GPU share" if self.units == 1 else f"{self.units} GPU shares"
+            case DeviceKind.MIG:
+                return f"{self.units} of {self.resource}"
+
+
+def demands_of(spec: PodSpec) -> tuple[Demand, ...]:
+    """Return what the pod asks for of each of our resources, by name; empty for a pod without GPUs.
+
+    Raises:
+        InvalidQuantityError: an amount is not a whole number of devices.
+
+    """
+    resources = sorted({name for name in _resource_names(spec) if kind_of_resource(name) is not None})
+    found = (demand_of(spec, resource) for resource in resources)
+    return tuple(demand for demand in found if demand.units)
+
+
+def demand_of(spec: PodSpec, resource: str) -> Demand:
+    """Return what the pod asks for of `resource`.
+
+    Raises:
+        InvalidQuantityError: an amount is not a whole number of devices.
+
+    """
+    sidecars: list[tuple[str, int]] = []
+    greatest_start = 0
+    for container in spec.init_containers or ():
+        asked = _asked_by(container, resource)
+        beside = sum(units for _, units in sidecars)
+        greatest_start = max(greatest_start, beside + asked)
+        if container.restart_policy == "Always":
+            sidecars.append((container.name, asked))
+    containers = [(container.name, _asked_by(container, resource)) for container in spec.containers or ()]
+    running = [(name, units) for name, units in (*sidecars, *containers) if units]
+    return Demand(
+        resource=resource,
+        kind=kind_of_resource(resource) or DeviceKind.GPU,
+        units=max(greatest_start, sum(units for _, units in running)),
+        containers=tuple(running),
+    )
 
 
 def gpus_asked(spec: PodSpec, resource: str = GPU_RESOURCE) -> int:
@@ -17,17 +83,14 @@ def gpus_asked(spec: PodSpec, resource: str = GPU_RESOURCE) -> int:
         InvalidQuantityError: an amount is not a whole number of devices.
 
     """
-    sidecars = 0
-    greatest_start = 0
-    for container in spec.init_containers or ():
-        asked = _asked_by(container, resource)
-        if container.restart_policy == "Always":
-            sidecars += asked
-            greatest_start = max(greatest_start, sidecars)
-        else:
-            greatest_start = max(greatest_start, sidecars + asked)
-    running = sidecars + sum(_asked_by(container, resource) for container in spec.containers or ())
-    return max(running, greatest_start)
+    return demand_of(spec, resource).units
+
+
+def _resource_names(spec: PodSpec) -> Iterator[str]:
+    for container in (*(spec.init_containers or ()), *(spec.containers or ())):
+        if container.resources is not None:
+            yield from container.resources.requests or ()
+            yield from container.resources.limits or ()
 
 
 def _asked_by(container: Container, resource: str) -> int:
