@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 
@@ -16,13 +16,18 @@ from mcp2026.api.errors import SettingsError
 from mcp2026.api.gpu_topology import GPUTopologyStatus
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.device_plugin.adapters.nvml import NvmlDriver
+from mcp2026.device_plugin.adapters.plugin_server import DevicePluginService
 from mcp2026.device_plugin.adapters.probe_endpoint import ProbeEndpoint
 from mcp2026.device_plugin.background import blocking_call
 from mcp2026.device_plugin.devices import Snapshot
 from mcp2026.device_plugin.errors import DevicePluginError, NoGpusError, NvmlError
-from mcp2026.device_plugin.health import HealthProbe, read_snapshot
+from mcp2026.device_plugin.health import HealthLoop, HealthProbe, read_snapshot
+from mcp2026.device_plugin.holdings import Promises
+from mcp2026.device_plugin.holdings_watch import HoldingsWatch
+from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.metrics import Metrics
 from mcp2026.device_plugin.plugin import Plugin
+from mcp2026.device_plugin.publishing import keep_published
 from mcp2026.device_plugin.settings import Settings, read_settings
 
 log = logging.getLogger("mcp2026.device_plugin")
@@ -70,7 +75,19 @@ async def _run(settings: Settings) -> None:
             snapshot.machine.cuda,
             extra={"gpus": [gpu.uuid for gpu in snapshot.machine.gpus]},
         )
-        await Plugin(settings, snapshot, probe, _topology_writer(settings)).run()
+        inventory, metrics, promises = Inventory(snapshot), Metrics(), Promises()
+        loops: list[Callable[[], Awaitable[None]]] = [HoldingsWatch(settings, inventory, promises).run]
+        if (write := _topology_writer(settings)) is not None:
+            loops.append(partial(keep_published, inventory, write, metrics))
+        plugin = Plugin(
+            settings,
+            inventory,
+            metrics,
+            lambda resource: DevicePluginService(resource, inventory, metrics, settings.pass_device_nodes),
+            parts=[HealthLoop(probe, inventory, settings.health_interval_s)],
+            loops=loops,
+        )
+        await plugin.run()
     finally:
         with suppress(TimeoutError):  # a driver that hangs does not hold up the end
             await asyncio.wait_for(blocking_call(probe.close), CLOSING_S)

@@ -1,11 +1,12 @@
-"""What the plugin knows of the node's GPUs at one moment, and the device list that the kubelet gets of it."""
+"""What the plugin knows of the node's GPUs at one moment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from mcp2026.api.gpu_devices import parse_device_id
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, SharingState
-from mcp2026.api.gpu_topology import GpuHealth
+from mcp2026.api.gpu_topology import GpuHealth, Holder
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.machine import Machine
 from mcp2026.topology.mig.geometry import MigInstance
@@ -29,18 +30,35 @@ class CurrentSharing:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Under which resource a device is held, and by whom.
+
+    `holder` is None from the answer to Allocate, which names no pod, until pod-resources tells.
+    """
+
+    resource: str
+    holder: Holder | None = None
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """The machine and how its GPUs are. Mappings are by UUID of the GPU, but for `unreadable`.
+    """The machine and how its GPUs are. Mappings are by UUID of the GPU, but for `unreadable` and `holdings`.
 
-    `conditions` holds GPUs that are not healthy, `sharing` those that are not Exclusive and Active.
-    `unreadable` maps NVML indices to the reasons why those GPUs are not part of the machine. `minor_numbers`
-    gives the N of /dev/nvidiaN, `mig_instances` the instances of GPUs in MIG mode.
+    `conditions` holds GPUs that are not healthy, `sharing` those that are not Exclusive and Active, `wanted`
+    those that shall not be Exclusive. `unreadable` maps NVML indices to the reasons why those GPUs are not
+    part of the machine. `minor_numbers` gives the N of /dev/nvidiaN, `mig_instances` the instances of GPUs in
+    MIG mode. `holdings` is by device id; it means something only where `holdings_known`.
     """
 
     machine: Machine
     conditions: Mapping[str, GpuCondition] = field(default_factory=dict)
+    wanted: Mapping[str, Sharing] = field(default_factory=dict)
+    """From configuration and spec; whoever shares the GPUs brings `sharing` there."""
     sharing: Mapping[str, CurrentSharing] = field(default_factory=dict)
+    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    holdings_known: bool = False
+    """Whether the kubelet has told, since the start, who holds what."""
     mig_instances: Mapping[str, tuple[MigInstance, ...]] = field(default_factory=dict)
     unreadable: Mapping[int, str] = field(default_factory=dict)
     minor_numbers: Mapping[str, int] = field(default_factory=dict)
@@ -66,6 +84,37 @@ class Snapshot:
         """The place of each GPU in the machine, by UUID."""
         return {gpu.uuid: place for place, gpu in enumerate(self.machine.gpus)}
 
+    @cached_property
+    def gpu_of_mig_device(self) -> dict[str, str]:
+        """The GPU of each MIG device, by the UUID of the latter."""
+        return {
+            instance.uuid: uuid for uuid, instances in self.mig_instances.items() for instance in instances
+        }
+
+    @cached_property
+    def held_devices(self) -> Mapping[str, frozenset[str]]:
+        """The devices that containers hold, by UUID of their GPU; GPUs without any are absent."""
+        held: dict[str, set[str]] = {}
+        for device in self.holdings:
+            held.setdefault(self.gpu_of(device), set()).add(device)
+        return {uuid: frozenset(devices) for uuid, devices in held.items()}
+
+    def gpu_of(self, device: str) -> str:
+        """Return the UUID of the GPU that `device` is (a part of); of an unknown MIG device, its own."""
+        uuid = parse_device_id(device).uuid
+        return self.gpu_of_mig_device.get(uuid, uuid)
+
+    def sharing_of(self, uuid: str) -> CurrentSharing:
+        """Return how the GPU `uuid` is shared now."""
+        return self.sharing.get(uuid, _ALONE)
+
+    def wanted_of(self, uuid: str) -> Sharing:
+        """Return how the GPU `uuid` shall be shared."""
+        return self.wanted.get(uuid, EXCLUSIVE)
+
+
+_ALONE = CurrentSharing()
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -74,13 +123,6 @@ class Device:
     id: str
     healthy: bool
     numa_node: int | None
-
-
-def device_list(snapshot: Snapshot) -> tuple[Device, ...]:
-    """Return all GPUs as the kubelet should see them: one that fails stays in the list, unhealthy."""
-    return tuple(
-        Device(gpu.uuid, gpu.uuid not in snapshot.unhealthy, gpu.numa_node) for gpu in snapshot.machine.gpus
-    )
 
 
 def with_health(snapshot: Snapshot, failures: Mapping[str, str | None]) -> Snapshot:

@@ -1,10 +1,17 @@
 """Do the GPUs still answer? Probed off the kubelet's path; a GPU that comes back is offered again."""
 
 import logging
+import time
+from asyncio import sleep
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 from mcp2026.device_plugin.adapters.nvml import NvmlDriver
+from mcp2026.device_plugin.background import blocking_call
 from mcp2026.device_plugin.devices import Snapshot, after_rereading, with_health, without_driver
 from mcp2026.device_plugin.errors import DriverNotRunningError, NvmlError
+from mcp2026.device_plugin.inventory import Inventory
 
 log = logging.getLogger(__name__)
 
@@ -58,3 +65,46 @@ def report_changes(before: Snapshot, after: Snapshot) -> None:
     for uuid in before.unhealthy:
         if uuid not in after.unhealthy:
             log.info("a GPU is healthy again", extra={"gpu": uuid})
+
+
+LONGEST_PROBE_S = 30.0
+"""A probe that takes longer hangs in the driver; the plugin is then not ready."""
+
+
+class HealthLoop:
+    """Probes every `interval_s` and brings what it saw into the inventory."""
+
+    def __init__(self, probe: HealthProbe, inventory: Inventory, interval_s: float) -> None:
+        self._probe = probe
+        self._inventory = inventory
+        self._interval_s = interval_s
+        self._began: float | None = None
+
+    async def run(self) -> None:
+        """Probe until cancelled."""
+        while True:
+            await sleep(self._interval_s)
+            before = self._inventory.snapshot
+            self._began = time.monotonic()
+            after = await blocking_call(partial(self._probe.probe, before))
+            self._began = None
+            report_changes(before, after)
+            self._inventory.change(_probed(after))
+
+    def why_not_ready(self) -> str:
+        """Return what is wrong with the driver; empty when nothing is."""
+        if self._began is not None and time.monotonic() - self._began > LONGEST_PROBE_S:
+            return "the NVIDIA driver does not answer the health probe"
+        failure = self._inventory.snapshot.driver_failure
+        return f"the NVIDIA driver fails: {failure}" if failure else ""
+
+
+def _probed(seen: Snapshot) -> Callable[[Snapshot], Snapshot]:
+    return lambda now: replace(
+        now,
+        machine=seen.machine,
+        conditions=seen.conditions,
+        unreadable=seen.unreadable,
+        minor_numbers=seen.minor_numbers,
+        driver_failure=seen.driver_failure,
+    )

@@ -1,6 +1,7 @@
-"""The snapshot that holds now, shared by the kubelet's streams, the health probe and the publisher."""
+"""The snapshot that holds now, shared by the streams of the kubelet, the loops and the publisher."""
 
 import asyncio
+from collections.abc import Callable
 
 from mcp2026.device_plugin.devices import Snapshot
 
@@ -17,9 +18,15 @@ class Inventory:
         """The latest snapshot."""
         return self._snapshot
 
-    def update(self, snapshot: Snapshot) -> bool:
-        """Take `snapshot` as the latest; tell whether anything changed."""
-        if snapshot == self._snapshot:
+    def change(self, function: Callable[[Snapshot], Snapshot]) -> bool:
+        """Take what `function` makes of the latest snapshot; tell whether anything changed.
+
+        Several loops change one snapshot, so each hands in a function that sets its own fields
+        (`lambda now: replace(now, conditions=…)`), never a snapshot that it read before it awaited anything:
+        that would undo what the others did meanwhile.
+        """
+        snapshot = function(self._snapshot)
+        if snapshot is self._snapshot or snapshot == self._snapshot:
             return False
         self._snapshot = snapshot
         self._changed.set()

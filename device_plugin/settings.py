@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp2026.api.errors import SettingsError
-from mcp2026.api.names import GPU_RESOURCE
+from mcp2026.api.gpu_devices import mig_resource
+from mcp2026.api.names import GROUP
 from mcp2026.api.settings import SettingsParser, add_log_flags
 from mcp2026.api.structured_log import LogFormat, LogLevel
+from mcp2026.device_plugin.resource_names import ResourceNames
 
-DEFAULT_PREFIX, _, RESOURCE_BASE_NAME = GPU_RESOURCE.partition("/")
+LONGEST_MIG_PROFILE = "4g.141gb.me"
 LONGEST_SOCKET_PATH = 107
 """Bytes, without the closing zero: `sun_path` of Linux."""
 
+_SOCKET_PREFIX = re.compile(r"[A-Za-z0-9][-.A-Za-z0-9]{0,39}")
 _SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -25,8 +28,8 @@ class Settings:
 
     node_name: str
     kubelet_directory: Path = Path("/var/lib/kubelet")
-    resource_prefix: str = DEFAULT_PREFIX
-    socket_name: str = "mcp2026-gpu.sock"
+    resource_prefix: str = GROUP
+    socket_prefix: str = "mcp2026-"
     kubelet_timeout_s: float = 30.0
     health_interval_s: float = 5.0
     holders_interval_s: float = 5.0
@@ -46,14 +49,15 @@ class Settings:
                 f"{self.resource_prefix!r}",
                 "a DNS subdomain, such as nvidia.com, without kubernetes.io",
             )
-        if "/" in self.socket_name or self.socket_name in ("", ".", "..", "kubelet.sock"):
+        if not _SOCKET_PREFIX.fullmatch(self.socket_prefix):
             raise SettingsError(
-                "--socket-name", f"{self.socket_name!r}", "a file name other than kubelet.sock"
+                "--socket-prefix", f"{self.socket_prefix!r}", "1 to 40 letters, digits, dots and dashes"
             )
-        if len(bytes(self.plugin_socket)) > LONGEST_SOCKET_PATH:
+        longest = self.plugin_directory / self.names.socket(mig_resource(LONGEST_MIG_PROFILE))
+        if len(bytes(longest)) > LONGEST_SOCKET_PATH:
             raise SettingsError(
                 "--kubelet-directory",
-                f"the socket's path {self.plugin_socket} is too long",
+                f"a socket's path such as {longest} is too long",
                 f"{LONGEST_SOCKET_PATH} bytes in all",
             )
         for name, value in (
@@ -67,9 +71,9 @@ class Settings:
             raise SettingsError("--metrics-port", f"{self.metrics_port}", "0 (any free port) to 65535")
 
     @property
-    def resource_name(self) -> str:
-        """The extended resource of whole GPUs."""
-        return f"{self.resource_prefix}/{RESOURCE_BASE_NAME}"
+    def names(self) -> ResourceNames:
+        """What resources are called outside, and their sockets."""
+        return ResourceNames(self.resource_prefix, self.socket_prefix)
 
     @property
     def plugin_directory(self) -> Path:
@@ -80,11 +84,6 @@ class Settings:
     def kubelet_socket(self) -> Path:
         """Where plugins register."""
         return self.plugin_directory / "kubelet.sock"
-
-    @property
-    def plugin_socket(self) -> Path:
-        """Where this plugin serves."""
-        return self.plugin_directory / self.socket_name
 
     @property
     def pod_resources_socket(self) -> Path:
@@ -105,7 +104,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         node_name=given.node_name,
         kubelet_directory=given.kubelet_directory.absolute(),
         resource_prefix=given.resource_prefix,
-        socket_name=given.socket_name,
+        socket_prefix=given.socket_prefix,
         kubelet_timeout_s=given.kubelet_timeout,
         health_interval_s=given.health_interval,
         holders_interval_s=given.holders_interval,
@@ -139,12 +138,12 @@ def _parser(environment: Mapping[str, str]) -> SettingsParser:
     flag(
         "--resource-prefix",
         default=default.resource_prefix,
-        help="the resource is called PREFIX/gpu [%(default)s]",
+        help="resources are called PREFIX/gpu, PREFIX/gpu-shared and so on [%(default)s]",
     )
     flag(
-        "--socket-name",
-        default=default.socket_name,
-        help="the plugin's socket in device-plugins/ [%(default)s]",
+        "--socket-prefix",
+        default=default.socket_prefix,
+        help="a resource PREFIX/gpu is served on this and gpu.sock in device-plugins/ [%(default)s]",
     )
     flag(
         "--kubelet-timeout",

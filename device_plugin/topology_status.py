@@ -1,43 +1,106 @@
 """The node's `GPUTopology` as the plugin sees it: GPUs, links, peers, health and who holds what. Pure."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from mcp2026.api.gpu_topology import GpuStatus, GPUTopologyStatus, Holder, NvLink, NvLinkPeer
-from mcp2026.api.names import API_VERSION, GPU_TOPOLOGY_KIND
-from mcp2026.topology.affinity import affinity_graph
-from mcp2026.topology.machine import Machine, ancestor_name
+from mcp2026.api.gpu_sharing import SharingStatus
+from mcp2026.api.gpu_topology import (
+    Allocation,
+    GpuStatus,
+    GPUTopologyStatus,
+    Holder,
+    MigDevice,
+    NvLink,
+    NvLinkPeer,
+)
+from mcp2026.api.names import API_VERSION, GPU_MEMORY_RESOURCE, GPU_TOPOLOGY_KIND
+from mcp2026.device_plugin.devices import Snapshot
+from mcp2026.topology.machine import Gpu, ancestor_name
+
+LONGEST_MESSAGE: Final = 1024
+"""Characters; the schema's limit."""
 
 
-def topology_status(
-    machine: Machine, unhealthy: Mapping[str, str], holders: Mapping[str, Holder]
-) -> GPUTopologyStatus:
-    """Return the status of `machine`; `unhealthy` (reasons) and `holders` are by UUID."""
-    graph = affinity_graph(machine)
-    gpus = tuple(
-        GpuStatus(
-            index=gpu.index,
-            uuid=gpu.uuid,
-            product=gpu.product,
-            memory_mi_b=gpu.memory_mib,
-            pci_bus_id=gpu.pci_bus_id,
-            numa_node=gpu.numa_node,
-            health="Unhealthy" if gpu.uuid in unhealthy else "Healthy",
-            mig_capable=gpu.mig_capable,
-            inactive_links=gpu.inactive_links,
-            nvlinks=tuple(NvLink(link.link, link.peer, link.version) for link in gpu.nvlinks),
-            peers=tuple(
-                NvLinkPeer(machine.gpus[peer.index].index, peer.bandwidth_gb_per_s, peer.latency_ns)
-                for peer in graph.nvlink_peers(place)
-            ),
-            held_by=holders.get(gpu.uuid),
-        )
-        for place, gpu in enumerate(machine.gpus)
-    )
+def topology_status(snapshot: Snapshot) -> GPUTopologyStatus:
+    """Return what `snapshot` tells of the node."""
+    machine = snapshot.machine
     ancestors = tuple(tuple(ancestor_name(ancestor) for ancestor in row) for row in machine.pcie_ancestors)
-    return GPUTopologyStatus(driver=machine.driver, cuda=machine.cuda, gpus=gpus, pcie_ancestors=ancestors)
+    return GPUTopologyStatus(
+        driver=machine.driver,
+        cuda=machine.cuda,
+        gpus=tuple(_gpu_status(snapshot, place, gpu) for place, gpu in enumerate(machine.gpus)),
+        pcie_ancestors=ancestors,
+    )
+
+
+def _gpu_status(snapshot: Snapshot, place: int, gpu: Gpu) -> GpuStatus:
+    machine, condition = snapshot.machine, snapshot.conditions.get(gpu.uuid)
+    current = snapshot.sharing_of(gpu.uuid)
+    replicated = current.sharing.mode in ("TimeSlice", "MPS") and current.sharing.unit == "Replica"
+    return GpuStatus(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        product=gpu.product,
+        memory_mi_b=gpu.memory_mib,
+        pci_bus_id=gpu.pci_bus_id,
+        numa_node=gpu.numa_node,
+        health=condition.health if condition else "Healthy",
+        health_reason=condition.reason if condition else "",
+        health_message=condition.message[:LONGEST_MESSAGE] if condition else "",
+        sharing=SharingStatus(
+            mode=current.sharing.mode,
+            unit=current.sharing.unit,
+            replicas=current.sharing.shares if replicated else None,
+            state=current.state,
+            message=current.message[:LONGEST_MESSAGE],
+        ),
+        mig_capable=gpu.mig_capable,
+        inactive_links=gpu.inactive_links,
+        nvlinks=tuple(NvLink(link.link, link.peer, link.version) for link in gpu.nvlinks),
+        peers=tuple(
+            NvLinkPeer(machine.gpus[peer.index].index, peer.bandwidth_gb_per_s, peer.latency_ns)
+            for peer in snapshot.graph.nvlink_peers(place)
+        ),
+        held_by=_holder(snapshot, gpu.uuid),
+        allocations=_allocations(snapshot, gpu.uuid),
+        mig_devices=tuple(
+            MigDevice(
+                instance.uuid,
+                instance.profile,
+                instance.start,
+                instance.size,
+                memory_mi_b=instance.memory_mib,
+            )
+            for instance in snapshot.mig_instances.get(gpu.uuid, ())
+        ),
+    )
+
+
+def _holder(snapshot: Snapshot, uuid: str) -> Holder | None:
+    """Return the container that holds the GPU alone."""
+    holding = snapshot.holdings.get(uuid)
+    return holding.holder if holding else None
+
+
+def _allocations(snapshot: Snapshot, uuid: str) -> tuple[Allocation, ...]:
+    """Return what containers hold of parts of the GPU."""
+    parts: dict[tuple[str, Holder], list[str]] = {}
+    for device in sorted(snapshot.held_devices.get(uuid, frozenset()) - {uuid}):
+        holding = snapshot.holdings[device]
+        if holding.holder is not None:
+            parts.setdefault((holding.resource, holding.holder), []).append(device)
+    return tuple(
+        Allocation(
+            resource,
+            len(devices),
+            holder.namespace,
+            holder.pod,
+            holder.container,
+            () if resource == GPU_MEMORY_RESOURCE else tuple(devices),
+        )
+        for (resource, holder), devices in parts.items()
+    )
 
 
 def topology_resource(node_name: str, node_uid: str) -> dict[str, Any]:

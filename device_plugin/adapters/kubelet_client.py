@@ -1,17 +1,19 @@
 """Calls to the kubelet: registration, and the list of who holds which device."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import grpc
 
+from mcp2026.api.gpu_devices import kind_of_resource
 from mcp2026.api.gpu_topology import Holder
 from mcp2026.device_plugin.adapters.plugin_server import plugin_options, socket_identity
 from mcp2026.device_plugin.errors import KubeletError
+from mcp2026.device_plugin.holdings import Held
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2_grpc as service
 from mcp2026.device_plugin.kubelet import podresources_pb2 as pod_resources
 from mcp2026.device_plugin.kubelet import podresources_pb2_grpc as pod_resources_service
+from mcp2026.device_plugin.resource_names import ResourceNames
 
 CONTRACT_VERSION = "v1beta1"
 CALL_TIMEOUT_S = 10.0
@@ -42,8 +44,8 @@ async def register(kubelet_socket: Path, endpoint: str, resource_name: str) -> N
             raise RegistrationError(f"{error.code().name}: {error.details()}") from error
 
 
-async def gpu_holders(socket: Path, uuids: Iterable[str]) -> dict[str, Holder]:
-    """Return the container that holds each of the GPUs `uuids`, under whatever resource name.
+async def held_devices(socket: Path, names: ResourceNames) -> tuple[Held, ...]:
+    """Return what containers hold of resources with our prefix.
 
     Raises:
         KubeletError: the kubelet does not tell.
@@ -53,7 +55,6 @@ async def gpu_holders(socket: Path, uuids: Iterable[str]) -> dict[str, Holder]:
         raise KubeletError(
             f"no pod-resources socket at {socket}: mount the host's {socket.parent} into the pod (hostPath)"
         )
-    wanted = set(uuids)
     options = [("grpc.max_receive_message_length", LARGEST_ANSWER)]
     async with grpc.aio.insecure_channel(f"unix://{socket}", options=options) as channel:
         try:
@@ -61,11 +62,14 @@ async def gpu_holders(socket: Path, uuids: Iterable[str]) -> dict[str, Holder]:
             answer = await stub.List(pod_resources.ListPodResourcesRequest(), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise KubeletError(f"{socket}: {error.code().name}: {error.details()}") from error
-    return {
-        uuid: Holder(pod.namespace, pod.name, container.name)
+    return tuple(
+        Held(
+            names.inside(devices.resource_name),
+            Holder(pod.namespace, pod.name, container.name),
+            tuple(devices.device_ids),
+        )
         for pod in answer.pod_resources
         for container in pod.containers
         for devices in container.devices
-        for uuid in devices.device_ids
-        if uuid in wanted
-    }
+        if kind_of_resource(names.inside(devices.resource_name)) is not None
+    )

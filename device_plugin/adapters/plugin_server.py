@@ -13,12 +13,13 @@ from pathlib import Path
 import grpc
 
 from mcp2026.device_plugin.allocation import grant, preferred_gpus
-from mcp2026.device_plugin.devices import Device, device_list
+from mcp2026.device_plugin.devices import Device
 from mcp2026.device_plugin.errors import SocketInUseError
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2_grpc as service
 from mcp2026.device_plugin.metrics import Metrics
+from mcp2026.device_plugin.offers import offers
 from mcp2026.device_plugin.registration import SocketIdentity
 
 log = logging.getLogger(__name__)
@@ -41,9 +42,12 @@ def socket_identity(path: Path) -> SocketIdentity | None:
 
 
 class DevicePluginService(service.DevicePluginServicer):
-    """Answers the kubelet from the inventory; asks neither NVML nor the API server."""
+    """Answers the kubelet for one `resource` from the inventory; asks neither NVML nor the API server."""
 
-    def __init__(self, inventory: Inventory, metrics: Metrics, pass_device_nodes: bool) -> None:
+    def __init__(
+        self, resource: str, inventory: Inventory, metrics: Metrics, pass_device_nodes: bool
+    ) -> None:
+        self._resource = resource
         self._inventory = inventory
         self._metrics = metrics
         self._node_exists = os.path.exists if pass_device_nodes else None
@@ -65,7 +69,7 @@ class DevicePluginService(service.DevicePluginServicer):
             snapshot = self._inventory.snapshot
             sent: tuple[Device, ...] | None = None
             while True:
-                devices = device_list(snapshot)
+                devices = offers(snapshot).get(self._resource, ())
                 if devices != sent:
                     yield contract.ListAndWatchResponse(
                         devices=[_device_message(device) for device in devices]

@@ -52,7 +52,7 @@ def plugin(
     environment = driver.environment | {"NODE_NAME": node_name, "KUBECONFIG": str(cluster.kubeconfig)}
     flags = [
         f"--kubelet-directory={KUBELET_DIRECTORY}",
-        "--socket-name=mcp2026-test.sock",
+        "--socket-prefix=mcp2026-test-",
         "--health-interval=0.5",
         "--holders-interval=0.5",
     ]

@@ -41,9 +41,9 @@ def test_a_gpu_without_a_known_numa_node_is_listed_without_one(
 def test_the_prefix_of_the_resource_can_be_nvidias(
     kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin
 ) -> None:
-    start_plugin(nvml, "--resource-prefix=nvidia.com", "--socket-name=other.sock")
+    start_plugin(nvml, "--resource-prefix=nvidia.com", "--socket-prefix=other-")
     request = kubelet.endpoint().request
-    assert (request.resource_name, request.endpoint) == ("nvidia.com/gpu", "other.sock")
+    assert (request.resource_name, request.endpoint) == ("nvidia.com/gpu", "other-gpu.sock")
 
 
 def test_every_availability_with_a_bridged_pair_gets_a_bridged_pair(

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.device_plugin.background import blocking_call
 from mcp2026.device_plugin.devices import (
+    Device,
     Snapshot,
     after_rereading,
-    device_list,
     with_health,
     without_driver,
 )
 from mcp2026.device_plugin.inventory import Inventory
+from mcp2026.device_plugin.offers import offers
 from mcp2026.topology.machine import machine_from_file
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
@@ -26,6 +28,10 @@ LONGEST_DEVICE_ID = 63
 @pytest.fixture
 def pairs() -> Snapshot:
     return Snapshot(machine_from_file(TOPOLOGIES / "4xa100-pcie-nvlink-pairs.yaml"))
+
+
+def device_list(snapshot: Snapshot) -> tuple[Device, ...]:
+    return offers(snapshot)[GPU_RESOURCE]
 
 
 def ids(snapshot: Snapshot) -> list[str]:
@@ -79,11 +85,11 @@ async def test_a_waiter_gets_the_latest_snapshot_and_equal_ones_wake_nobody(pair
     inventory = Inventory(pairs)
     waiter = asyncio.create_task(inventory.next_after(pairs))
     await asyncio.sleep(0)
-    assert not inventory.update(replace(pairs))
+    assert not inventory.change(lambda _: replace(pairs))
     await asyncio.sleep(0)
     assert not waiter.done()
     gone = without_driver(pairs, "gone")
-    assert inventory.update(gone)
+    assert inventory.change(lambda _: gone)
     assert await asyncio.wait_for(waiter, 1) is gone
     assert await asyncio.wait_for(inventory.next_after(pairs), 1) is gone, "missed changes are not lost"
 
