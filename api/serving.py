@@ -115,6 +115,8 @@ class ServingConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     allow_incompatible: bool = False
     """Serve versions though their inputs or outputs differ from those of the version that is served."""
     revision: Annotated[int, msgspec.Meta(ge=1)] = 1
+    stopped: bool | msgspec.UnsetType = msgspec.UNSET
+    """The last revision: drain, report, and serve no more. Absent in all others."""
 
 
 def same_scheduling(one: ServingConfig, other: ServingConfig) -> bool:

@@ -163,6 +163,21 @@ POD_OPTIONS = (
     Option("pod_name", str, "a name", "name of this pod, whose Lease tells which revision is live"),
     Option("pod_namespace", str, "a name", "namespace of this pod"),
     Option("pod_uid", str, "a UID", "UID of this pod, for which SLA tokens must be"),
+    Option(
+        "ending_directory",
+        str,
+        "a folder",
+        "where a server whose model is stopped leaves word for the next one; lasts as long as the pod (none)",
+    ),
+    Option(
+        "termination_message", str, "a file", "gets a line of JSON when the model is stopped: how it ended"
+    ),
+    Option(
+        "log_archive",
+        str,
+        "a folder",
+        "where the log goes then, as <pod>.log.gz: a folder, pvc://<claim>/<path>, s3://<bucket>/<prefix>",
+    ),
 )
 SOURCE_OPTIONS = (
     Option(

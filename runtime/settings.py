@@ -73,6 +73,9 @@ class Settings:
     pod_uid: str | None = None
     pod_name: str | None = None
     pod_namespace: str | None = None
+    ending_directory: str | None = None
+    termination_message: str | None = None
+    log_archive: str | None = None
     qos_class: str | None = None
     slow_request_ms: float | None = None
     request_log: bool = False

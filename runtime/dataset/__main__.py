@@ -167,7 +167,7 @@ def _archived(settings: BatchSettings, termination: Termination) -> Termination:
     try:
         with tempfile.TemporaryDirectory(prefix="mcp2026-log-", dir=settings.scratch) as folder:
             archive = archive_logs(
-                settings.log_file, settings.archive, Path(folder), allow_http=settings.allow_http
+                [settings.log_file], settings.archive, Path(folder), allow_http=settings.allow_http
             )
     except (BatchError, SettingsError, OSError) as error:
         log.warning("the log was not archived: %s", error)

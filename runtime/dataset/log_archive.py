@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -24,8 +25,10 @@ class Archive(NamedTuple):
     bytes: int
 
 
-def archive_logs(log_file: Path, target: FilePlace | S3Place, scratch: Path, *, allow_http: bool) -> Archive:
-    """Compress what `log_file` holds now, and put it to `target`, whole or not at all.
+def archive_logs(
+    log_files: Sequence[Path], target: FilePlace | S3Place, scratch: Path, *, allow_http: bool
+) -> Archive:
+    """Compress what `log_files` hold now, one after the other, and put it to `target`, whole or not at all.
 
     Equal logs are equal bytes. What is written later is not in the archive.
 
@@ -42,7 +45,7 @@ def archive_logs(log_file: Path, target: FilePlace | S3Place, scratch: Path, *, 
     try:
         with storage_errors(target.shown):
             unfinished.parent.mkdir(parents=True, exist_ok=True)
-            _compress(log_file, unfinished)
+            _compress(log_files, unfinished)
             with unfinished.open("rb") as file:
                 archive = Archive(hashlib.file_digest(file, "sha256").hexdigest(), file.seek(0, io.SEEK_END))
         if isinstance(target, FilePlace):
@@ -58,9 +61,11 @@ def archive_logs(log_file: Path, target: FilePlace | S3Place, scratch: Path, *, 
     return archive
 
 
-def _compress(source: Path, target: Path) -> None:
-    with source.open("rb") as log, target.open("wb") as raw:
+def _compress(sources: Sequence[Path], target: Path) -> None:
+    with target.open("wb") as raw:
         with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as compressed:
-            shutil.copyfileobj(log, compressed)
+            for source in sources:
+                with source.open("rb") as log:
+                    shutil.copyfileobj(log, compressed)
         raw.flush()
         os.fsync(raw.fileno())

@@ -10,12 +10,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from mcp2026.api.serving import ServingConfig
+from mcp2026.runtime.ending.counting import answered
 from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
 from mcp2026.runtime.health import Health, Phase
@@ -92,7 +93,8 @@ def _signals_blocked() -> Iterator[None]:
 class Supervisor:
     """One server, from start to exit."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, stopping: Callable[[int], None] = lambda _revision: None) -> None:
+        """Make ready to serve; `stopping` is called with the revision that says stopped, before the drain."""
         threads = settings.threads or max(1, usable_cpus() // settings.workers)
         self._settings = with_threads(settings, threads)
         self._slots = [_Slot(index) for index in range(settings.workers)]
@@ -108,6 +110,12 @@ class Supervisor:
         self._metrics_url: dict[str, str] = {}
         self._table: int
         self._metrics: RuntimeMetrics
+        self._stopping = stopping
+        self._answered_before = 0
+        self.stopped_by: int | None = None
+        """Revision that said that the model is stopped, if one did."""
+        self.drained = 0
+        """Requests that were answered after it."""
 
     async def run(self) -> int:
         """Serve until a signal, and return the exit status.
@@ -196,11 +204,21 @@ class Supervisor:
         either: set[asyncio.Future[Any]] = {signalled, following}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not signalled.done():
-            signalled.cancel()
-            following.result()  # it never ends by itself but with an error
+            self._be_stopped(following.result())
+            await signalled
         following.cancel()
 
+    def _be_stopped(self, revision: int) -> None:
+        """Begin to exit, as after a signal."""
+        log.info("revision %d says that the model is stopped", revision)
+        self._stopping(revision)
+        self._answered_before = answered(self._metrics.exposition())
+        self.stopped_by = revision
+        self._signals.put_nowait(signal.SIGTERM)
+
     async def _second_signal(self) -> signal.Signals:
+        if self.stopped_by is not None:
+            await self._signals.get()  # the first one was our own: from outside it has still to come
         await asyncio.sleep(SAME_SIGNAL_SECONDS)
         while not self._signals.empty():
             self._signals.get_nowait()
@@ -232,6 +250,8 @@ class Supervisor:
         _, late = await asyncio.wait(keepers, timeout=self._settings.drain_seconds + EXIT_GRACE)
         if late:
             log.error("%d worker(s) did not end in time and are killed", len(late))
+        if self.stopped_by is not None:
+            self.drained = answered(self._metrics.exposition()) - self._answered_before
         return 1 if late else 0
 
     # --- workers

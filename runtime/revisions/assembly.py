@@ -16,8 +16,8 @@ from mcp2026.runtime.settings_reading import check_batching, with_batching
 log = logging.getLogger(__name__)
 
 
-async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConfig) -> None:
-    """Serve new revisions of `live` until cancelled.
+async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConfig) -> int:
+    """Serve new revisions of `live` until one says that the model is stopped, and return its number.
 
     Raises:
         StartupError: the cluster is to be watched, and there are no credentials for it.
@@ -39,9 +39,10 @@ async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConf
             Follower(live.model, mailbox, rounds, with_flags, report).run(live.revision)
         )
         stack.callback(following.cancel)
+        following.add_done_callback(lambda _: stop.set())
         if settings.serving_config is not None:
             await watch_file(Path(settings.serving_config), mailbox, stop)
-        await following
+        return await following
 
 
 def _nobody(_standing: Standing) -> None:

@@ -27,7 +27,13 @@ async def watch_file(path: Path, mailbox: Newest, stop: asyncio.Event) -> None:
     if content is not None:
         mailbox.put(content)
     async for _ in awatch(
-        path.parent, debounce=_SETTLE_MS, step=_SETTLE_MS, stop_event=stop, recursive=False
+        path.parent,
+        debounce=_SETTLE_MS,
+        step=_SETTLE_MS,
+        stop_event=stop,
+        rust_timeout=_LOOK_MS,
+        yield_on_timeout=True,
+        recursive=False,
     ):
         changed = _read(path, content)
         if changed is not None and changed != content:

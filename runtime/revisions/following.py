@@ -46,6 +46,10 @@ class Standing(msgspec.Struct, frozen=True):
 Report = Callable[[Standing], None]
 
 
+class _StoppedError(Exception):
+    """The model is stopped; args: by which revision."""
+
+
 class _NothingNewError(Exception):
     """The revision is live already, or an older one."""
 
@@ -78,18 +82,25 @@ class Follower:
         self._report = report
         self._live = 0
 
-    async def run(self, live: int) -> None:
-        """Follow until cancelled; `live` is the revision that is served now."""
+    async def run(self, live: int) -> int:
+        """Follow until a revision says that the model is stopped, and return its number.
+
+        `live` is the revision that is served now.
+        """
         self._live = live
         self._report(Standing(live))
         document: bytes | None = None
         retry: float | None = None
-        while True:
-            newer = await self._mailbox.take(retry)
-            if newer is not None:
-                document, retry = newer, None
-            assert document is not None
-            retry = None if await self._serve(document) else self._next_retry(retry)
+        try:
+            while True:
+                newer = await self._mailbox.take(retry)
+                if newer is not None:
+                    document, retry = newer, None
+                assert document is not None
+                retry = None if await self._serve(document) else self._next_retry(retry)
+        except _StoppedError as stopped:
+            number: int = stopped.args[0]
+            return number
 
     async def _serve(self, document: bytes) -> bool:
         """Return whether there is nothing left to try."""
@@ -98,6 +109,9 @@ class Follower:
             config = decode_serving_config(document)
             numbered = "revision" in msgspec.json.decode(document)
             revision = config.revision if numbered else None
+            if config.stopped is True:
+                self._check_model(config)
+                raise _StoppedError(config.revision)  # it cannot be taken back, so no other comes after it
             wanted = self._with_flags(config)
             made = await self._rounds.serve_next(
                 lambda models: self._newer(models, wanted, numbered=numbered)
@@ -117,8 +131,7 @@ class Follower:
         return True
 
     async def _newer(self, models: Models, wanted: ServingConfig, *, numbered: bool) -> ServingConfig:
-        if wanted.model != self._model:
-            raise InvalidResourceError("model", f"{wanted.model!r} is not served here", self._model)
+        self._check_model(wanted)
         live = models.get(wanted.model)
         if live is None:
             raise RequestError(ErrorCode.NOT_READY, f"{wanted.model!r} is not served now", "model")
@@ -135,6 +148,10 @@ class Follower:
                 f"a number above {live.revision} for each change",
             )
         return wanted
+
+    def _check_model(self, wanted: ServingConfig) -> None:
+        if wanted.model != self._model:
+            raise InvalidResourceError("model", f"{wanted.model!r} is not served here", self._model)
 
     def _failed(self, revision: int | None, problem: str) -> None:
         log.error("a revision cannot be served, %d stays live: %s", self._live, problem)

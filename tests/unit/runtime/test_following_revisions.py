@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import ServedVersion, ServingConfig, encode_serving_config
 from mcp2026.runtime.errors import ErrorCode, RequestError
-from mcp2026.runtime.revisions import following
+from mcp2026.runtime.revisions import config_file, following
 from mcp2026.runtime.revisions.config_file import watch_file
 from mcp2026.runtime.revisions.following import Follower, Standing
 from mcp2026.runtime.revisions.newest import Newest
@@ -257,3 +258,39 @@ async def test_a_mailbox_waits_only_so_long() -> None:
 
 def test_a_standing_tells_what_is_live_and_what_failed() -> None:
     assert msgspec.structs.asdict(Standing(3, 4, "why")) == {"live": 3, "failed": 4, "problem": "why"}
+
+
+async def test_a_revision_that_says_stopped_ends_the_following_whatever_its_number() -> None:
+    workers, mailbox, told = Workers(), Newest(), Told()
+    following = asyncio.create_task(Follower("model", mailbox, workers, as_it_is, told).run(5))
+    await told.until(1)
+    other = msgspec.structs.replace(config(9), model="other", stopped=True)
+    mailbox.put(encode_serving_config(other))
+    await told.until(2)
+    mailbox.put(encode_serving_config(msgspec.structs.replace(config(4), stopped=True)))
+    assert await asyncio.wait_for(following, 20) == 4
+    assert workers.served == []
+    assert told.standings[1].live == 5
+    assert "other" in told.standings[1].problem
+
+
+async def test_a_change_is_seen_though_it_comes_before_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "serving.json"
+    path.write_bytes(b"1")
+    mailbox, stop = Newest(), asyncio.Event()
+    watch = config_file.awatch
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        path.write_bytes(b"2")
+        return watch(*args, **kwargs)
+
+    monkeypatch.setattr(config_file, "awatch", late)
+    watching = asyncio.create_task(watch_file(path, mailbox, stop))
+    try:
+        while await mailbox.take(20) != b"2":
+            pass
+    finally:
+        stop.set()
+        await asyncio.wait_for(watching, 20)
