@@ -3,6 +3,9 @@
 JSON, ``{"<container>": {"<resource>": ["<device id>", …]}}``: what each container was promised when
 the pod was bound. The extender writes it; the device plugin's preferred allocation honours it; the kubelet's
 pod-resources API confirms what came of it.
+
+GiB of memory are all alike: of `mcp2026.io/gpu-memory` the UUID of one GPU stands for all that the container
+asks for.
 """
 
 from collections.abc import Mapping
@@ -13,7 +16,7 @@ from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.names import GPU_ASSIGNMENT_ANNOTATION
 
 GpuAssignment = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Container → extended resource → device ids."""
+"""Container → extended resource → device ids; of `mcp2026.io/gpu-memory` the one UUID of a GPU."""
 
 _Document = dict[str, dict[str, tuple[str, ...]]]
 

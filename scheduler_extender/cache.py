@@ -10,6 +10,7 @@ its containers have ended.
 
 from types import MappingProxyType
 
+from mcp2026.scheduler_extender.accounting import node_gpus
 from mcp2026.scheduler_extender.cluster_events import (
     ClusterEvent,
     Gone,
@@ -21,7 +22,7 @@ from mcp2026.scheduler_extender.cluster_events import (
     ObservedTopology,
     Seen,
 )
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeSnapshot
 
 NO_TOPOLOGY = "no GPUTopology for this node: is the device plugin running?"
 
@@ -93,13 +94,13 @@ class ClusterCache:
             case ObservedTopology(name):
                 self._topologies[name] = observed
                 if name in self._departed:
-                    self._departed[name].intersection_update(observed.holders)
+                    self._departed[name].intersection_update(observed.holding)
                 self._refresh(name)
             case ObservedPod():
                 if self._pods.get(observed.key) == observed:
                     return
                 self._forget(Kind.PODS, observed.key)
-                if observed.node and observed.gpus and not observed.finished:
+                if observed.node and observed.demands and not observed.finished:
                     self._pods[observed.key] = observed
                     self._departed.get(observed.node, set()).discard(observed.key)
                     self._pods_on.setdefault(observed.node, {})[observed.key] = observed
@@ -122,7 +123,7 @@ class ClusterCache:
                     if not here:
                         del self._pods_on[pod.node]
                     topology = self._topologies.get(pod.node)
-                    if topology is not None and key in topology.holders:
+                    if topology is not None and key in topology.holding:
                         self._departed.setdefault(pod.node, set()).add(key)
                     self._refresh(pod.node)
 
@@ -138,16 +139,4 @@ class ClusterCache:
         if topology.graph is None:
             return NodeSnapshot(node, None, topology.problem)
         departed = self._departed.get(node, ())
-        holders = {key: gpus for key, gpus in topology.holders.items() if key not in departed}
-        lacking = [pod.gpus - len(holders.get(key, ())) for key, pod in self._pods_on.get(node, {}).items()]
-        return NodeSnapshot(
-            node,
-            NodeGpus(
-                graph=topology.graph,
-                fingerprint=topology.fingerprint,
-                indices=topology.indices,
-                held=frozenset().union(*holders.values()),
-                unhealthy=topology.unhealthy,
-                promised=tuple(sorted((lack for lack in lacking if lack > 0), reverse=True)),
-            ),
-        )
+        return NodeSnapshot(node, node_gpus(topology.graph, topology, self._pods_on.get(node, {}), departed))

@@ -1,18 +1,23 @@
 """What happened in the cluster, as the cache takes it: typed observations of nodes, pods and topologies."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from mcp2026.api.errors import InvalidResourceError
-from mcp2026.api.gpu_topology import parse_gpu_topology
+from mcp2026.api.gpu_assignment import GpuAssignment, parse_gpu_assignment
+from mcp2026.api.gpu_devices import DeviceId, DeviceKind, mig_resource
+from mcp2026.api.gpu_sharing import DEFAULT_REPLICAS, SharingMode
+from mcp2026.api.gpu_topology import GpuStatus, parse_gpu_topology
+from mcp2026.api.names import GPU_ASSIGNMENT_ANNOTATION, GPU_MEMORY_RESOURCE, GPU_SHARED_RESOURCE
 from mcp2026.scheduler_extender.errors import InvalidQuantityError
 from mcp2026.scheduler_extender.kube_objects import Node, Pod
-from mcp2026.scheduler_extender.request import gpus_asked
+from mcp2026.scheduler_extender.request import Demand, demands_of, memory_asked, milli_cpu_asked
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.errors import MachineFormatError
 from mcp2026.topology.machine import machine_from_topology
@@ -40,14 +45,28 @@ class ObservedNode:
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """A pod: where it is bound (empty: nowhere yet), the GPUs that it asks for, whether it has ended."""
+    """A pod: where it is bound (empty: nowhere yet), what it asks for, whether it has ended.
+
+    `assignment` is what was reserved for it when it was bound, empty if nothing. `milli_cpu` and `memory`
+    (bytes) are its requests. `leaving`: it was told to end.
+    """
 
     namespace: str
     name: str
     uid: str
     node: str
-    gpus: int
-    finished: bool
+    demands: tuple[Demand, ...] = ()
+    finished: bool = False
+    leaving: bool = False
+    priority: int = 0
+    milli_cpu: int = 0
+    memory: int = 0
+    assignment: GpuAssignment = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        """How many whole GPUs it asks for."""
+        return sum(demand.units for demand in self.demands if demand.kind is DeviceKind.GPU)
 
     @property
     def key(self) -> str:
@@ -56,19 +75,45 @@ class ObservedPod:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedParts:
+    """A GPU that is sold in parts, at `position`: how many there are, and what each pod has of them.
+
+    `devices` names all parts; it is empty for GiB of memory, which are all alike. `taken` maps pods
+    (``namespace/name``) to how many they hold, `taken_devices` to which.
+    """
+
+    resource: str
+    position: int
+    total: int
+    devices: tuple[str, ...] = ()
+    taken: Mapping[str, int] = field(default_factory=dict)
+    taken_devices: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedTopology:
     """The GPUs of a node as its device plugin tells; `problem` says why they cannot be read, if so.
 
-    `unhealthy` are positions in `graph`, `holders` the positions that each pod (``namespace/name``) holds.
+    `unhealthy` are positions in `graph`, `holders` the positions that each pod (``namespace/name``) holds
+    whole. `not_whole` are positions that are shared, or that are sold as nothing at present; `parts` are
+    those that are shared and offer something.
     """
 
     name: str
     graph: AffinityGraph | None = None
     fingerprint: str = ""
     indices: tuple[int, ...] = ()
+    uuids: tuple[str, ...] = ()
     unhealthy: frozenset[int] = frozenset()
     holders: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    not_whole: frozenset[int] = frozenset()
+    parts: tuple[ObservedParts, ...] = ()
     problem: str = ""
+
+    @property
+    def holding(self) -> frozenset[str]:
+        """The pods that hold anything, whole GPUs or parts."""
+        return frozenset(self.holders).union(*(part.taken for part in self.parts))
 
     @property
     def key(self) -> str:
@@ -122,18 +167,33 @@ def observe(kind: Kind, document: bytes | msgspec.Raw) -> Observed:
 
 
 def _observe_pod(pod: Pod) -> ObservedPod:
-    try:
-        gpus = gpus_asked(pod.spec) if pod.spec else 0
-    except InvalidQuantityError:
-        gpus = 0  # the API server admits no such pod; a pod that can never run holds nothing
+    demands: tuple[Demand, ...] = ()
+    with suppress(InvalidQuantityError):  # the API server admits no such pod, and it can never run
+        demands = demands_of(pod.spec) if pod.spec else ()
     return ObservedPod(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         node=(pod.spec and pod.spec.node_name) or "",
-        gpus=gpus,
+        demands=demands,
         finished=pod.status is not None and pod.status.phase in ("Succeeded", "Failed"),
+        leaving=pod.metadata.deletion_timestamp is not None,
+        priority=(pod.spec and pod.spec.priority) or 0,
+        milli_cpu=milli_cpu_asked(pod.spec) if demands and pod.spec else 0,
+        memory=memory_asked(pod.spec) if demands and pod.spec else 0,
+        assignment=_assignment(pod),
     )
+
+
+def _assignment(pod: Pod) -> GpuAssignment:
+    """Return what was reserved for the pod; what cannot be read is not ours, and counts as nothing."""
+    value = (pod.metadata.annotations or {}).get(GPU_ASSIGNMENT_ANNOTATION)
+    if value is None:
+        return {}
+    try:
+        return parse_gpu_assignment(value)
+    except InvalidResourceError:
+        return {}
 
 
 def observe_topology(resource: dict[str, Any]) -> ObservedTopology:
@@ -159,6 +219,37 @@ def observe_topology(resource: dict[str, Any]) -> ObservedTopology:
         graph=graph,
         fingerprint=hashlib.blake2b(repr(graph).encode(), digest_size=16).hexdigest(),
         indices=tuple(gpu.index for gpu in gpus),
-        unhealthy=frozenset(place for place, gpu in enumerate(gpus) if gpu.health != "Healthy"),
+        uuids=tuple(gpu.uuid for gpu in gpus),
+        unhealthy=frozenset(place for place, gpu in enumerate(gpus) if gpu.health == "Unhealthy"),
         holders=holders,
+        not_whole=frozenset(place for place, gpu in enumerate(gpus) if not _sold_as(gpu, "Exclusive")),
+        parts=tuple(part for place, gpu in enumerate(gpus) for part in _parts(place, gpu)),
     )
+
+
+def _sold_as(gpu: GpuStatus, *modes: SharingMode) -> bool:
+    return gpu.sharing.mode in modes and gpu.sharing.state == "Active"
+
+
+def _parts(position: int, gpu: GpuStatus) -> Iterator[ObservedParts]:
+    if _sold_as(gpu, "MIG"):
+        for profile in sorted({device.profile for device in gpu.mig_devices}):
+            devices = tuple(device.uuid for device in gpu.mig_devices if device.profile == profile)
+            yield _with_holders(ObservedParts(mig_resource(profile), position, len(devices), devices), gpu)
+    elif _sold_as(gpu, "TimeSlice", "MPS") and gpu.sharing.unit == "Memory":
+        yield _with_holders(ObservedParts(GPU_MEMORY_RESOURCE, position, gpu.memory_mi_b // 1024), gpu)
+    elif _sold_as(gpu, "TimeSlice", "MPS"):
+        numbers = range(gpu.sharing.replicas or DEFAULT_REPLICAS)
+        shares = tuple(str(DeviceId(gpu.uuid, DeviceKind.SHARE, number)) for number in numbers)
+        yield _with_holders(ObservedParts(GPU_SHARED_RESOURCE, position, len(shares), shares), gpu)
+
+
+def _with_holders(parts: ObservedParts, gpu: GpuStatus) -> ObservedParts:
+    taken: dict[str, int] = {}
+    devices: dict[str, frozenset[str]] = {}
+    for allocation in gpu.allocations:
+        if allocation.resource == parts.resource:
+            key = f"{allocation.namespace}/{allocation.pod}"
+            taken[key] = taken.get(key, 0) + allocation.units
+            devices[key] = devices.get(key, frozenset()).union(allocation.devices)
+    return replace(parts, taken=taken, taken_devices=devices)

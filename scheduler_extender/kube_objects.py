@@ -15,6 +15,8 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
 
 
 class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,6 +40,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
     node_name: str | None = None
+    priority: int | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):

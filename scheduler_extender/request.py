@@ -86,6 +86,21 @@ def gpus_asked(spec: PodSpec, resource: str = GPU_RESOURCE) -> int:
     return demand_of(spec, resource).units
 
 
+def milli_cpu_asked(spec: PodSpec) -> int:
+    """Return the CPU that the pod's containers ask for together, in thousandths of a core."""
+    return _sum_of(spec, "cpu", 1000)
+
+
+def memory_asked(spec: PodSpec) -> int:
+    """Return the memory that the pod's containers ask for together, in bytes."""
+    return _sum_of(spec, "memory", 1)
+
+
+def _sum_of(spec: PodSpec, resource: str, factor: int) -> int:
+    amounts = (_quantity(container, resource) for container in spec.containers or ())
+    return sum(int((parse_quantity(str(amount)) or 0) * factor) for amount in amounts)
+
+
 def _resource_names(spec: PodSpec) -> Iterator[str]:
     for container in (*(spec.init_containers or ()), *(spec.containers or ())):
         if container.resources is not None:
@@ -95,12 +110,15 @@ def _resource_names(spec: PodSpec) -> Iterator[str]:
 
 def _asked_by(container: Container, resource: str) -> int:
     """Return the request, or the limit where no request is given, as the API server defaults it."""
+    return device_count(resource, _quantity(container, resource))
+
+
+def _quantity(container: Container, resource: str) -> Quantity:
     resources = container.resources
-    if resources is None:
-        return 0
-    for amounts in (resources.requests, resources.limits):
-        if amounts is not None and resource in amounts:
-            return device_count(resource, amounts[resource])
+    if resources is not None:
+        for amounts in (resources.requests, resources.limits):
+            if amounts is not None and resource in amounts:
+                return amounts[resource]
     return 0
 
 

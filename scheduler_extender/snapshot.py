@@ -7,26 +7,48 @@ people use.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mcp2026.api.gpu_devices import DeviceKind
+from mcp2026.scheduler_extender.request import Demand
 from mcp2026.topology.affinity import AffinityGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A GPU that is sold in parts: how many it has, and how many of them are free.
+
+    `devices` names the free ones, except for GiB of memory, which are all alike.
+    """
+
+    position: int
+    total: int
+    free: int
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGpus:
     """The GPUs of one node.
 
-    `fingerprint` is equal for equal graphs, so that nodes of one kind are scored once. `promised` has, for
-    each pod bound here that does not hold all its GPUs yet, how many it still lacks, greatest first: these
-    are taken, though not yet known which.
+    `fingerprint` is equal for equal graphs, so that nodes of one kind are scored once. `not_whole` are GPUs
+    that are not sold whole, `parts` what is sold of them, by resource.
+
+    `promised` has, for each pod bound here that does not hold all its GPUs yet and that nothing was reserved
+    for, how many it still lacks, greatest first: these are taken, though not yet known which.
+    `promised_parts` is the same of parts, by resource.
     """
 
     graph: AffinityGraph
     fingerprint: str
     indices: tuple[int, ...]
+    uuids: tuple[str, ...] = ()
     held: frozenset[int] = frozenset()
     unhealthy: frozenset[int] = frozenset()
+    not_whole: frozenset[int] = frozenset()
     promised: tuple[int, ...] = ()
+    parts: Mapping[str, tuple[Parts, ...]] = field(default_factory=dict)
+    promised_parts: Mapping[str, int] = field(default_factory=dict)
     free: tuple[int, ...] = field(init=False)
-    """Healthy and held by nobody, ascending; may include GPUs promised to pods that are starting."""
+    """Healthy, sold whole and held by nobody, ascending; may include GPUs promised to pods that start."""
     available: int = field(init=False)
     """How many can be given to one more pod: `free` less what is promised, at least 0."""
     state: str = field(init=False)
@@ -35,37 +57,94 @@ class NodeGpus:
     """For people: ``1 of 4 free (0,1 held, 2 unhealthy)``."""
 
     def __post_init__(self) -> None:
-        free = tuple(
-            gpu for gpu in range(len(self.graph)) if gpu not in self.held and gpu not in self.unhealthy
-        )
+        taken = self.held | self.unhealthy | self.not_whole
+        free = tuple(gpu for gpu in range(len(self.graph)) if gpu not in taken)
         object.__setattr__(self, "free", free)
         object.__setattr__(self, "available", max(0, len(free) - sum(self.promised)))
-        object.__setattr__(self, "state", f"{self.fingerprint} {free} {self.promised}")
+        state = f"{self.fingerprint} {free} {self.promised}"
+        if self.parts:
+            counts = {name: [(part.position, part.free) for part in self.parts[name]] for name in self.parts}
+            state += f" {counts} {dict(self.promised_parts)}"
+        object.__setattr__(self, "state", state)
         object.__setattr__(self, "room", self._describe_room())
 
     @property
     def total(self) -> int:
-        """How many GPUs the node has, in whatever state."""
-        return len(self.graph)
+        """How many GPUs the node sells whole, in whatever state."""
+        return len(self.graph) - len(self.not_whole)
 
     @property
     def healthy(self) -> int:
-        """How many GPUs could serve at all, free or held."""
-        return self.total - len(self.unhealthy)
+        """How many of these could serve at all, free or held."""
+        return self.total - len(self.unhealthy - self.not_whole)
 
     def numbers(self, positions: frozenset[int]) -> str:
         """Return the GPUs at `positions` as people name them: ``0,1,3``."""
         return ",".join(str(self.indices[position]) for position in sorted(positions))
 
+    def fits(self, demand: Demand) -> bool:
+        """Tell whether there is room for `demand` now."""
+        if demand.kind is DeviceKind.GPU:
+            return demand.units <= self.available
+        free = self.free_parts(demand.resource)
+        if demand.kind is DeviceKind.MEMORY:
+            return memory_fits(demand, [part.free for part in self.parts.get(demand.resource, ())])
+        return demand.units <= free
+
+    def could_fit(self, demand: Demand) -> bool:
+        """Tell whether there would be room for `demand` if every pod went."""
+        if demand.kind is DeviceKind.GPU:
+            return demand.units <= self.healthy
+        parts = [part for part in self.parts.get(demand.resource, ()) if part.position not in self.unhealthy]
+        if demand.kind is DeviceKind.MEMORY:
+            return memory_fits(demand, [part.total for part in parts])
+        return demand.units <= sum(part.total for part in parts)
+
+    def free_parts(self, resource: str) -> int:
+        """Return how many parts of `resource` are free, less those that starting pods will take."""
+        free = sum(part.free for part in self.parts.get(resource, ()))
+        return max(0, free - self.promised_parts.get(resource, 0))
+
+    def room_for(self, demand: Demand) -> str:
+        """Say for people what there is of what `demand` asks for."""
+        if demand.kind is DeviceKind.GPU:
+            return self.room
+        parts = self.parts.get(demand.resource, ())
+        if not parts:
+            return f"no GPU here is sold as {demand.resource}"
+        each = ", ".join(
+            f"{part.free} of {part.total} on GPU {self.indices[part.position]}" for part in parts
+        )
+        promised = self.promised_parts.get(demand.resource, 0)
+        return f"free: {each}" + (f"; {promised} promised to pods that are starting" if promised else "")
+
     def _describe_room(self) -> str:
         causes = []
         if self.held:
             causes.append(f"{self.numbers(self.held)} held")
-        if sick := self.unhealthy - self.held:
+        if sick := self.unhealthy - self.held - self.not_whole:
             causes.append(f"{self.numbers(sick)} unhealthy")
+        if self.not_whole:
+            causes.append(f"{self.numbers(self.not_whole)} shared")
         if self.promised:
             causes.append(f"{sum(self.promised)} promised to pods that are starting")
         return f"{self.available} of {self.total} free" + (f" ({', '.join(causes)})" if causes else "")
+
+
+def memory_fits(demand: Demand, free: list[int]) -> bool:
+    """Tell whether each container's memory fits on one GPU, `free` being the GiB free on each.
+
+    Greatest first, each where least is left: with few containers this finds a way if there is one, and it is
+    how the devices are then chosen, so what is promised can be kept.
+    """
+    left = sorted(free)
+    for units in sorted((units for _, units in demand.containers), reverse=True) or [demand.units]:
+        place = next((place for place, gib in enumerate(left) if gib >= units), None)
+        if place is None:
+            return False
+        left[place] -= units
+        left.sort()
+    return True
 
 
 @dataclass(frozen=True, slots=True)
