@@ -2,7 +2,7 @@
 
 from mcp2026.scheduler_extender.filtering import filter_nodes
 from mcp2026.scheduler_extender.prioritizing import prioritize_nodes
-from mcp2026.scheduler_extender.request import gpus_asked
+from mcp2026.scheduler_extender.request import demands_of
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
 from mcp2026.scheduler_extender.wire import (
@@ -21,7 +21,7 @@ def decide_filter(snapshot: ClusterSnapshot, args: ExtenderArgs) -> ExtenderFilt
         InvalidQuantityError: the pod asks for an amount that is no whole number of GPUs.
 
     """
-    filtered = filter_nodes(snapshot, args.node_names, gpus_asked(args.spec))
+    filtered = filter_nodes(snapshot, args.node_names, demands_of(args.spec))
     whole = args.whole_nodes
     return ExtenderFilterResult(
         nodes=None if whole is None else NodeList(tuple(whole[name] for name in filtered.feasible)),
@@ -38,5 +38,5 @@ def decide_prioritize(snapshot: ClusterSnapshot, args: ExtenderArgs, memo: Score
         InvalidQuantityError: the pod asks for an amount that is no whole number of GPUs.
 
     """
-    priorities = prioritize_nodes(snapshot, args.node_names, gpus_asked(args.spec), memo)
+    priorities = prioritize_nodes(snapshot, args.node_names, demands_of(args.spec), memo)
     return tuple(HostPriority(host, score) for host, score in priorities.items())

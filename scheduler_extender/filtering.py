@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
+from mcp2026.api.gpu_devices import DeviceKind
+from mcp2026.scheduler_extender.request import Demand
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus
+
+NOT_SEEN = "the scheduler extender has not seen this node yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,30 +20,64 @@ class Filtered:
     """Node → reason; no pod that went would make room."""
 
 
-def filter_nodes(snapshot: ClusterSnapshot, node_names: tuple[str, ...], asked: int) -> Filtered:
-    """Sort `node_names` by whether each has `asked` GPUs to give, keeping their order."""
-    if asked == 0:
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node does not fit, and whether it could if pods went."""
+
+    reason: str
+    resolvable: bool
+
+
+def filter_nodes(
+    snapshot: ClusterSnapshot, node_names: tuple[str, ...], demands: tuple[Demand, ...]
+) -> Filtered:
+    """Sort `node_names` by whether each has what all `demands` ask for, keeping their order."""
+    if not demands:
         return Filtered(node_names, {}, {})
     feasible: list[str] = []
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
+    refusals: dict[str, Refusal | None] = {}
     for name in node_names:
         node = snapshot.nodes.get(name)
         if node is None:
-            failed[name] = "the scheduler extender has not seen this node yet"
-        elif node.gpus is None:
+            failed[name] = NOT_SEEN
+            continue
+        if node.gpus is None:
             unresolvable[name] = node.problem
-        elif asked <= node.gpus.available:
+            continue
+        state = node.gpus.words
+        if state not in refusals:
+            refusals[state] = refusal(node.gpus, demands)
+        refused = refusals[state]
+        if refused is None:
             feasible.append(name)
-        elif asked > node.gpus.total:
-            unresolvable[name] = f"has {_gpus(node.gpus.total)}, {asked} asked"
-        elif asked > node.gpus.healthy:
-            sick = node.gpus.numbers(node.gpus.unhealthy)
-            healthy = _gpus(node.gpus.healthy, "healthy ")
-            unresolvable[name] = f"has {healthy}, {asked} asked ({sick} unhealthy)"
+        elif refused.resolvable:
+            failed[name] = refused.reason
         else:
-            failed[name] = f"needs {_gpus(asked)}, {node.gpus.room}"
+            unresolvable[name] = refused.reason
     return Filtered(tuple(feasible), failed, unresolvable)
+
+
+def refusal(gpus: NodeGpus, demands: tuple[Demand, ...]) -> Refusal | None:
+    """Return why `gpus` cannot meet the first of `demands` that they cannot; None where they meet all."""
+    for demand in demands:
+        if not gpus.could_fit(demand):
+            return Refusal(_never(gpus, demand), resolvable=False)
+    for demand in demands:
+        if not gpus.fits(demand):
+            return Refusal(f"needs {demand}, {gpus.room_for(demand)}", resolvable=True)
+    return None
+
+
+def _never(gpus: NodeGpus, demand: Demand) -> str:
+    if demand.kind is not DeviceKind.GPU:
+        return f"needs {demand}, {gpus.room_for(demand)}"
+    if demand.units > gpus.total:
+        shared = f" ({gpus.numbers(gpus.not_whole)} shared)" if gpus.not_whole else ""
+        return f"has {_gpus(gpus.total)}, {demand.units} asked{shared}"
+    sick = gpus.numbers(gpus.unhealthy - gpus.not_whole)
+    return f"has {_gpus(gpus.healthy, 'healthy ')}, {demand.units} asked ({sick} unhealthy)"
 
 
 def _gpus(count: int, quality: str = "") -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mcp2026.api.gpu_devices import DeviceKind
+from mcp2026.scheduler_extender.memory_placement import place_memory
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.topology.affinity import AffinityGraph
 
@@ -55,6 +56,8 @@ class NodeGpus:
     """Equal for nodes that no score can tell apart: same graph, same free GPUs, same promises."""
     room: str = field(init=False)
     """For people: ``1 of 4 free (0,1 held, 2 unhealthy)``."""
+    words: str = field(init=False)
+    """Equal for nodes that no answer of ours can tell apart."""
 
     def __post_init__(self) -> None:
         taken = self.held | self.unhealthy | self.not_whole
@@ -67,6 +70,7 @@ class NodeGpus:
             state += f" {counts} {dict(self.promised_parts)}"
         object.__setattr__(self, "state", state)
         object.__setattr__(self, "room", self._describe_room())
+        object.__setattr__(self, "words", f"{self.room} {self.state} {self.indices}")
 
     @property
     def total(self) -> int:
@@ -86,10 +90,10 @@ class NodeGpus:
         """Tell whether there is room for `demand` now."""
         if demand.kind is DeviceKind.GPU:
             return demand.units <= self.available
-        free = self.free_parts(demand.resource)
         if demand.kind is DeviceKind.MEMORY:
-            return memory_fits(demand, [part.free for part in self.parts.get(demand.resource, ())])
-        return demand.units <= free
+            free_on = {part.position: part.free for part in self.parts.get(demand.resource, ())}
+            return place_memory(demand, free_on) is not None
+        return demand.units <= self.free_parts(demand.resource)
 
     def could_fit(self, demand: Demand) -> bool:
         """Tell whether there would be room for `demand` if every pod went."""
@@ -97,7 +101,7 @@ class NodeGpus:
             return demand.units <= self.healthy
         parts = [part for part in self.parts.get(demand.resource, ()) if part.position not in self.unhealthy]
         if demand.kind is DeviceKind.MEMORY:
-            return memory_fits(demand, [part.total for part in parts])
+            return place_memory(demand, {part.position: part.total for part in parts}) is not None
         return demand.units <= sum(part.total for part in parts)
 
     def free_parts(self, resource: str) -> int:
@@ -129,22 +133,6 @@ class NodeGpus:
         if self.promised:
             causes.append(f"{sum(self.promised)} promised to pods that are starting")
         return f"{self.available} of {self.total} free" + (f" ({', '.join(causes)})" if causes else "")
-
-
-def memory_fits(demand: Demand, free: list[int]) -> bool:
-    """Tell whether each container's memory fits on one GPU, `free` being the GiB free on each.
-
-    Greatest first, each where least is left: with few containers this finds a way if there is one, and it is
-    how the devices are then chosen, so what is promised can be kept.
-    """
-    left = sorted(free)
-    for units in sorted((units for _, units in demand.containers), reverse=True) or [demand.units]:
-        place = next((place for place, gib in enumerate(left) if gib >= units), None)
-        if place is None:
-            return False
-        left[place] -= units
-        left.sort()
-    return True
 
 
 @dataclass(frozen=True, slots=True)

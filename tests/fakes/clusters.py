@@ -6,9 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.api.names import API_VERSION, GPU_RESOURCE, GPU_TOPOLOGY_KIND
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.cluster_events import Kind, Listed, observe
+from mcp2026.scheduler_extender.request import Demand
 from mcp2026.topology.machine import Machine, ancestor_name, machine_from_file
 
 TOPOLOGIES = Path(__file__).parents[1] / "topologies"
@@ -71,6 +73,11 @@ def pod(name: str, gpus: int, node: str = "", phase: str = "Pending") -> dict[st
         "spec": spec,
         "status": {"phase": phase},
     }
+
+
+def whole(gpus: int) -> tuple[Demand, ...]:
+    """What a pod asks for whose one container, `main`, asks for `gpus` whole GPUs."""
+    return (Demand(GPU_RESOURCE, DeviceKind.GPU, gpus, (("main", gpus),)),) if gpus else ()
 
 
 def node(name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mcp2026.scheduler_extender.cache import NO_TOPOLOGY
 from mcp2026.scheduler_extender.filtering import filter_nodes
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
-from tests.fakes.clusters import filled_cache, pod, topology
+from tests.fakes.clusters import filled_cache, pod, topology, whole
 
 FOUR = "4xa100-pcie-nvlink-pairs"
 
@@ -48,7 +48,7 @@ CLUSTER = filled_cache(
     ],
 )
 def test_a_node_that_could_fit_later_says_what_is_in_the_way(node: str, asked: int, reason: str) -> None:
-    assert filter_nodes(CLUSTER, (node,), asked).failed == {node: reason}
+    assert filter_nodes(CLUSTER, (node,), whole(asked)).failed == {node: reason}
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_a_node_that_could_fit_later_says_what_is_in_the_way(node: str, asked: i
     ],
 )
 def test_a_node_that_no_preemption_can_free_is_told_apart(node: str, asked: int, reason: str) -> None:
-    filtered = filter_nodes(CLUSTER, (node,), asked)
+    filtered = filter_nodes(CLUSTER, (node,), whole(asked))
     assert filtered.unresolvable == {node: reason}
     assert filtered.failed == {}
 
 
 def test_an_unreadable_topology_is_told_as_such() -> None:
-    assert "cannot be read" in filter_nodes(CLUSTER, ("broken",), 1).unresolvable["broken"]
+    assert "cannot be read" in filter_nodes(CLUSTER, ("broken",), whole(1)).unresolvable["broken"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_an_unreadable_topology_is_told_as_such() -> None:
     ],
 )
 def test_nodes_that_fit_keep_their_order(asked: int, fitting: tuple[str, ...]) -> None:
-    assert filter_nodes(CLUSTER, tuple(CLUSTER.nodes), asked).feasible == fitting
+    assert filter_nodes(CLUSTER, tuple(CLUSTER.nodes), whole(asked)).feasible == fitting
 
 
 HOLDERS = st.dictionaries(st.integers(0, 3), st.sampled_from(["default/p0", "default/p1", "x/other"]))
@@ -112,16 +112,16 @@ ASKED_ABOUT = st.lists(st.sampled_from([*(f"n{place}" for place in range(5)), "b
 def test_every_node_asked_about_is_answered_exactly_once(
     snapshot: ClusterSnapshot, names: list[str], asked: int
 ) -> None:
-    filtered = filter_nodes(snapshot, tuple(names), asked)
+    filtered = filter_nodes(snapshot, tuple(names), whole(asked))
     assert sorted([*filtered.feasible, *filtered.failed, *filtered.unresolvable]) == sorted(names)
-    assert filtered == filter_nodes(snapshot, tuple(names), asked)
+    assert filtered == filter_nodes(snapshot, tuple(names), whole(asked))
 
 
 @given(clusters(), st.integers(1, 6))
 def test_no_node_is_said_to_fit_with_fewer_free_gpus_than_asked(
     snapshot: ClusterSnapshot, asked: int
 ) -> None:
-    filtered = filter_nodes(snapshot, tuple(snapshot.nodes), asked)
+    filtered = filter_nodes(snapshot, tuple(snapshot.nodes), whole(asked))
     for name in filtered.feasible:
         gpus = snapshot.nodes[name].gpus
         assert gpus is not None
@@ -132,5 +132,5 @@ def test_no_node_is_said_to_fit_with_fewer_free_gpus_than_asked(
 @given(clusters(), st.integers(1, 5))
 def test_asking_for_more_never_makes_a_node_fit(snapshot: ClusterSnapshot, asked: int) -> None:
     names = tuple(snapshot.nodes)
-    more = set(filter_nodes(snapshot, names, asked + 1).feasible)
-    assert more <= set(filter_nodes(snapshot, names, asked).feasible)
+    more = set(filter_nodes(snapshot, names, whole(asked + 1)).feasible)
+    assert more <= set(filter_nodes(snapshot, names, whole(asked)).feasible)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.prioritizing import prioritize_nodes, ranks_to_priorities
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
-from tests.fakes.clusters import filled_cache, pod, topology
+from tests.fakes.clusters import filled_cache, pod, topology, whole
 
 PAIRS = "4xa100-pcie-nvlink-pairs"
 """NVLink bridges join 0 with 1 and 2 with 3."""
@@ -16,7 +16,7 @@ PAIRS = "4xa100-pcie-nvlink-pairs"
 def priorities(cluster: ClusterCache, asked: int, memo: ScoreMemo | None = None) -> dict[str, int]:
     snapshot = cluster.snapshot()
     memo = ScoreMemo() if memo is None else memo
-    return prioritize_nodes(snapshot, tuple(snapshot.nodes), asked, memo)
+    return prioritize_nodes(snapshot, tuple(snapshot.nodes), whole(asked), memo)
 
 
 def test_a_node_with_a_free_linked_pair_beats_one_with_split_gpus() -> None:
