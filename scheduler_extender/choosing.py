@@ -109,7 +109,9 @@ def _devices_for(gpus: NodeGpus, demand: Demand, memo: ScoreMemo) -> dict[str, t
     greatest_first = sorted(demand.containers, key=lambda asked: -asked[1])
     if demand.kind is DeviceKind.MEMORY:
         free = {part.position: part.free for part in gpus.parts.get(demand.resource, ())}
-        placed = place_memory(demand, free) or {}
+        placed = place_memory(demand, free)
+        if placed is None:
+            raise ValueError(f"{demand} does not fit")
         return {container: (gpus.uuids[placed[container]],) for container, _ in demand.containers}
     if demand.kind is DeviceKind.GPU:
         whole = unpromised(gpus, memo)
