@@ -22,7 +22,7 @@ MIB = 1024 * KIB
 
 _HTTP2 = Http2Limits()
 
-ModelControl = Literal["none", "explicit"]
+ModelControl = Literal["none", "explicit", "poll"]
 SlaPolicy = Literal["lowest", "reject"]
 SLA_AUDIENCE = "mcp2026-runtime"
 OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -44,6 +44,10 @@ class Settings:
     model_control: ModelControl = "none"
     load_model: tuple[str, ...] = ()
     """Models of the repository that explicit control loads at the start."""
+    repository_poll_seconds: float = 15.0
+    """Under control poll, how often the repository is looked at without an event."""
+    repository_quiet_seconds: float = 1.0
+    """Under control poll, how long a model's folder must not have changed before it is taken."""
     batching: tuple[tuple[str, Any], ...] = ()
     """Batching that flags ask for, over what a repository says."""
     host: str = "localhost"

@@ -166,6 +166,8 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
             "does not apply to a repository",
             "max_batch_size in config.pbtxt of each model",
         )
+    if settings.model_repository is None and settings.model_control == "poll":
+        raise SettingsError(sources["model_control"], "poll needs a repository", "--model-repository with it")
     if settings.load_model and settings.model_control != "explicit":
         raise SettingsError(sources["load_model"], "needs explicit control", "--model-control explicit")
 

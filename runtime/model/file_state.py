@@ -28,9 +28,9 @@ def files_of_model(path: str, *, with_folder: bool) -> tuple[FileState, ...] | N
     file = Path(file_of(path)).absolute()
     states: list[FileState] = []
     try:
-        own = _state(file)
+        own = state_of(file)
         for folder, _, names in os.walk(file.parent) if with_folder else ():
-            states += [state for name in names if (state := _state(Path(folder, name))) is not None]
+            states += [state for name in names if (state := state_of(Path(folder, name))) is not None]
             if len(states) > _MOST_NEIGHBOURS:
                 return None
     except OSError:
@@ -38,7 +38,13 @@ def files_of_model(path: str, *, with_folder: bool) -> tuple[FileState, ...] | N
     return None if own is None else tuple(sorted({own, *states}))
 
 
-def _state(path: Path) -> FileState | None:
+def state_of(path: Path) -> FileState | None:
+    """Return the state of a file, links followed; None if there is none.
+
+    Raises:
+        OSError: it cannot be told.
+
+    """
     try:
         found = path.stat()
     except FileNotFoundError:

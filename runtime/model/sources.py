@@ -18,6 +18,8 @@ def initial_models(settings: Settings) -> tuple[ServingConfig, ...]:
     """
     if settings.model_repository is None:
         return settings.models
+    if settings.model_control == "poll":
+        return ()  # what watches the repository loads what can be served, before the server is ready
     wanted = settings.load_model
     if settings.model_control == "none":
         wanted = repository_names(settings)
@@ -27,7 +29,7 @@ def initial_models(settings: Settings) -> tuple[ServingConfig, ...]:
                 "the repository has no model in it",
                 "A model is a folder <name>/<version>/model.onnx; --model-control explicit starts without",
             )
-    return tuple(_read(settings, name) for name in wanted)
+    return tuple(repository_model(settings, name) for name in wanted)
 
 
 def check_control(settings: Settings) -> None:
@@ -68,7 +70,7 @@ def model_to_load(settings: Settings, name: str) -> ServingConfig:
             ", ".join(repository_names(settings))[:1_000] or "the repository is empty",
         )
     try:
-        return _read(settings, name)
+        return repository_model(settings, name)
     except ModelLoadError as error:
         raise RequestError(ErrorCode.INVALID_ARGUMENT, str(error), "model") from error
 
@@ -87,7 +89,14 @@ def repository_names(settings: Settings) -> tuple[str, ...]:
     return tuple(entry.name for entry in scan_repository(Path(settings.model_repository)))
 
 
-def _read(settings: Settings, name: str) -> ServingConfig:
+def repository_model(settings: Settings, name: str) -> ServingConfig:
+    """Return what a model of the repository asks for now, with what the flags say.
+
+    Raises:
+        ModelLoadError: it cannot be served.
+        SettingsError: its batching is out of the settings' range.
+
+    """
     # Imported here: a server without a repository needs no protobuf.
     from mcp2026.runtime.model.triton.repository import read_model
 

@@ -29,19 +29,35 @@ class ModelStore:
         self._alone: ServedModel | None = None
         """The only model that is served; None if there are more, or none."""
         self._absent: dict[str, IndexEntry] = {}
+        self._refused: dict[str, tuple[IndexEntry, ...]] = {}
+        """What a watched repository has and what cannot be served, whether an older state is or not."""
 
     def put(self, model: ServedModel) -> None:
         """Serve `model` from the next request on."""
         self._served[model.name] = model
         self._alone = model if len(self._served) == 1 else None
         self._absent.pop(model.name, None)
+        self._refused.pop(model.name, None)
 
     def remove(self, name: str, reason: str) -> ServedModel | None:
         """Stop serving a model; requests that hold a version of it go on."""
         self._absent[name] = IndexEntry(name, "", "UNAVAILABLE", reason)
+        self._refused.pop(name, None)
         removed = self._served.pop(name, None)
         (self._alone,) = self._served.values() if len(self._served) == 1 else (None,)
         return removed
+
+    def refuse(self, name: str, versions: Iterable[str], reason: str) -> None:
+        """Show that the repository's state of a model is not served; what is served goes on.
+
+        `versions` are those that are not served because of it, empty if that is not known. Without a
+        `reason` it is forgotten.
+        """
+        if not reason:
+            self._refused.pop(name, None)
+            return
+        listed = tuple(versions) or ("",)
+        self._refused[name] = tuple(IndexEntry(name, one, "UNAVAILABLE", reason) for one in listed)
 
     def expect(self, names: Iterable[str]) -> None:
         """Note models that are being loaded at the start."""
@@ -67,7 +83,7 @@ class ModelStore:
         model = self._served.get(name)
         if model is not None:
             return model
-        absent = self._absent.get(name)
+        absent = next(iter(self._refused.get(name, ())), self._absent.get(name))
         if absent is not None:
             reason = f": {absent.reason}" if absent.reason else ""
             raise RequestError(
@@ -110,7 +126,7 @@ class ModelStore:
 
         """
         model = self._served.get(name)
-        if model is None and name not in self._absent:
+        if model is None and name not in self._absent and name not in self._refused:
             self.model(name)
         return model is not None and (version_id is None or version_id in model.versions)
 
@@ -127,9 +143,12 @@ class ModelStore:
             for version_id in model.versions
         ]
         in_repository = set(self._repository_names())
+        refused = [entry for name in in_repository for entry in self._refused.get(name, ())]
         gone = [
-            entry for name, entry in self._absent.items() if name in in_repository or entry.state == "LOADING"
+            entry
+            for name, entry in self._absent.items()
+            if (name in in_repository and name not in self._refused) or entry.state == "LOADING"
         ]
-        unknown = in_repository - self._served.keys() - self._absent.keys()
+        unknown = in_repository - self._served.keys() - self._absent.keys() - self._refused.keys()
         never = [IndexEntry(name, "", "UNAVAILABLE", "") for name in unknown]
-        return tuple(sorted([*served, *gone, *never]))
+        return tuple(sorted([*served, *refused, *gone, *never]))

@@ -18,6 +18,7 @@ from mcp2026.runtime.process.control import (
     Commit,
     Committed,
     Discard,
+    NoteRefusal,
     Prepare,
     Prepared,
     Problem,
@@ -69,9 +70,14 @@ class ChangeRounds:
                 return problem_of(error)
 
     async def serve_next(
-        self, next_config: Callable[[Mapping[str, ServingConfig]], Awaitable[ServingConfig]]
+        self,
+        next_config: Callable[[Mapping[str, ServingConfig]], Awaitable[ServingConfig]],
+        *,
+        may_differ: bool = False,
     ) -> ServingConfig:
         """Serve what `next_config` makes of what is served now, in every worker.
+
+        With `may_differ` its inputs and outputs need not be those of what is served under its name.
 
         Raises:
             RequestError: it is served in none.
@@ -79,10 +85,15 @@ class ChangeRounds:
         """
         async with self._one_at_a_time:
             config = await next_config(self._served.models)
-            problem = await self._rounds(ServeModel(config))
+            problem = await self._rounds(ServeModel(config, may_differ))
         if problem is not None:
             raise problem.error()
         return config
+
+    async def note(self, refusal: NoteRefusal) -> None:
+        """Show in every worker's index what cannot be served."""
+        async with self._one_at_a_time:
+            await self._rounds(refusal)
 
     async def join(self, slot: int, missed: Missed, joined: Callable[[], None]) -> Problem | None:
         """Have the worker in `slot`, which has just loaded, make up for what it missed; then call `joined`.

@@ -26,6 +26,7 @@ from mcp2026.runtime.process.control import (
     Commit,
     Committed,
     Discard,
+    NoteRefusal,
     Prepare,
     Prepared,
     ServeModel,
@@ -126,6 +127,8 @@ class ChangeSteps:
             self._service.retire(step.model)
         elif isinstance(step, UnregisterRegion):
             self._regions.unregister(step.name)
+        elif isinstance(step, NoteRefusal):
+            self._store.refuse(step.model, step.versions, step.reason)
         elif model is not None:
             self._watch_leaving(model.name, model.versions.values())
             self._store.put(model)

@@ -37,7 +37,17 @@ class ServeModel(msgspec.Struct, frozen=True, tag="serve_model"):
     """Its inputs and outputs need not be those of what is served under its name."""
 
 
-Step = ServeModel | UnloadModel | RegisterRegion | UnregisterRegion
+class NoteRefusal(msgspec.Struct, frozen=True, tag="note_refusal"):
+    """Show in the index that a model of the repository cannot be served as it is now."""
+
+    model: str
+    versions: tuple[str, ...]
+    """Those that are not served because of it; none: it is not known which."""
+    reason: str
+    """Empty: forget it, the model is gone."""
+
+
+Step = ServeModel | UnloadModel | RegisterRegion | UnregisterRegion | NoteRefusal
 """What a worker does for a change."""
 
 

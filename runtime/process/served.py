@@ -2,7 +2,7 @@
 
 from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.changes import RegisterRegion, UnloadModel, UnregisterRegion
-from mcp2026.runtime.process.control import ServeModel, Step
+from mcp2026.runtime.process.control import NoteRefusal, ServeModel, Step
 
 
 class Missed:
@@ -19,6 +19,8 @@ class Served:
     def __init__(self) -> None:
         self.models: dict[str, ServingConfig] = {}
         self.regions: dict[str, RegisterRegion] = {}
+        self.refusals: dict[str, NoteRefusal] = {}
+        """Models that cannot be served as the repository has them now."""
         self._unloaded: set[str] = set()
         """Models that were served once: a worker that is started later has to know of them, too."""
         self._starting: list[Missed] = []
@@ -44,10 +46,16 @@ class Served:
         match step:
             case ServeModel(config):
                 self.models[config.model] = config
+                self.refusals.pop(config.model, None)
                 self._unloaded.discard(config.model)
             case UnloadModel(model):
                 self.models.pop(model, None)
+                self.refusals.pop(model, None)
                 self._unloaded.add(model)
+            case NoteRefusal(model, _, ""):
+                self.refusals.pop(model, None)
+            case NoteRefusal(model):
+                self.refusals[model] = step
             case RegisterRegion():
                 self.regions[step.name] = step
             case UnregisterRegion(None):
@@ -66,7 +74,7 @@ class Served:
             steps.append(UnregisterRegion(name))
             if name in self.regions:
                 steps.append(self.regions[name])
-        return steps
+        return [*steps, *self.refusals.values()]
 
     def _touched(self, step: Step) -> tuple[set[str], set[str]]:
         """Return the names of the models and the regions that `step` changes."""
@@ -79,4 +87,6 @@ class Served:
                 return set(), set(self.regions)
             case RegisterRegion(name) | UnregisterRegion(str(name)):
                 return set(), {name}
+            case NoteRefusal():
+                return set(), set()  # every worker that joins is told all of them
         raise AssertionError(step)

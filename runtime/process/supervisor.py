@@ -48,6 +48,7 @@ from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
 from mcp2026.runtime.protocol.rest import Observability
+from mcp2026.runtime.repository_watch.watching import watch_of
 from mcp2026.runtime.revisions.assembly import follow_revisions
 from mcp2026.runtime.settings import Settings, with_threads
 
@@ -174,8 +175,7 @@ class Supervisor:
         if self._startup_error.done():
             raise StartupError(self._startup_error.result())
         if not signalled.done():
-            self._become_ready()
-            await self._follow_revisions_until(signalled)
+            await self._follow_until(signalled)
         loaded.cancel()
         log.info("%s: exit begins", signalled.result().name)
         ending = asyncio.create_task(self._end(keepers))
@@ -189,24 +189,32 @@ class Supervisor:
         second.cancel()
         return ending.result()
 
-    async def _follow_revisions_until(self, signalled: asyncio.Task[signal.Signals]) -> None:
-        """Serve what comes anew where there is something to follow.
+    async def _follow_until(self, signalled: asyncio.Task[signal.Signals]) -> None:
+        """Become ready, and serve what comes anew where there is something to follow.
 
         Raises:
             StartupError: it cannot be followed.
 
         """
-        if self._settings.serving_config is None:
-            await signalled
-            return
-        (live,) = self._served.models.values()
-        following = asyncio.create_task(follow_revisions(self._settings, self._changes, live))
+        following = asyncio.create_task(self._follow())
         either: set[asyncio.Future[Any]] = {signalled, following}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not signalled.done():
-            self._be_stopped(following.result())
+            following.result()  # an error, or there is nothing to follow
             await signalled
         following.cancel()
+
+    async def _follow(self) -> None:
+        settings = self._settings
+        if settings.model_control == "poll":
+            watch = watch_of(settings, self._changes)
+            await watch.load_all()
+            self._become_ready()
+            await watch.run()
+        self._become_ready()
+        if settings.serving_config is not None:
+            (live,) = self._served.models.values()
+            self._be_stopped(await follow_revisions(settings, self._changes, live))
 
     def _be_stopped(self, revision: int) -> None:
         """Begin to exit, as after a signal."""

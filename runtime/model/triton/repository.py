@@ -4,6 +4,7 @@ Contract: https://github.com/triton-inference-server/server/blob/main/docs/user_
 """
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +60,25 @@ def scan_repository(path: Path) -> tuple[RepositoryEntry, ...]:
         else:
             log.warning("repository %s: folder %s holds no version and no %s", path, folder.name, CONFIG_FILE)
     return tuple(entries)
+
+
+def model_folders(path: Path, known: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names of the folders that `scan_repository` takes for models; the log is told nothing.
+
+    One that cannot be read is a model still, if it is among the `known` ones.
+
+    Raises:
+        ModelLoadError: the folder cannot be read.
+
+    """
+    return tuple(folder.name for folder in _folders(path) if _is_model(folder, folder.name in known))
+
+
+def _is_model(folder: Path, known: bool) -> bool:
+    try:
+        return (folder / CONFIG_FILE).exists() or any(_is_version(entry.name) for entry in _folders(folder))
+    except (ModelLoadError, OSError):
+        return known
 
 
 def read_model(path: Path, name: str) -> ServingConfig:
@@ -123,11 +143,15 @@ def _versions_in(folder: Path) -> tuple[int, ...]:
     versions = []
     for entry in _folders(folder):
         name = entry.name
-        if name.isascii() and name.isdigit() and name[0] != "0" and len(name) <= _MAX_VERSION_DIGITS:
+        if _is_version(name):
             versions.append(int(name))
         else:
             log.warning("model %s: folder %s is no version: allowed: 1, 2, …", folder.name, name)
     return tuple(sorted(versions))
+
+
+def _is_version(name: str) -> bool:
+    return name.isascii() and name.isdigit() and name[0] != "0" and len(name) <= _MAX_VERSION_DIGITS
 
 
 def _plain(name: str) -> bool:
