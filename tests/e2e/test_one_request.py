@@ -1,20 +1,19 @@
 """One request through everything: chart, operator, scheduler, device plugin, runtime, on a real node."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.e2e.state import gpus_by_uuid, state_of
 from tools.cluster import Cluster
 from tools.demo.inference import TOLERANCE, infer, is_ready, random_images, run_directly
-from tools.demo.installation import NAMESPACE, ROOT, Installation, install, provide_models, sample_model
+from tools.demo.installation import NAMESPACE, ROOT, Installation, provide_models, sample_model
 
 pytestmark = pytest.mark.node
 
-MACHINE = ROOT / "tests" / "topologies" / "4xa100-pcie-nvlink-pairs.yaml"
 EXAMPLE = ROOT / "examples" / "resnet50.yaml"
 PAIRS = [{0, 1}, {2, 3}]
 
@@ -22,13 +21,6 @@ PAIRS = [{0, 1}, {2, 3}]
 @pytest.fixture(scope="module")
 def model() -> Path:
     return sample_model("resnet50")
-
-
-@pytest.fixture(scope="module")
-def installation(node_cluster: Cluster) -> Iterator[Installation]:
-    installed = install(node_cluster, MACHINE, report=lambda _: None)
-    yield installed
-    installed.uninstall()
 
 
 @pytest.fixture(scope="module")
@@ -41,24 +33,6 @@ def resnet50(installation: Installation, model: Path) -> Cluster:
     except Exception as error:
         pytest.fail(f"{error}\n{state_of(cluster)}")
     return cluster
-
-
-def state_of(cluster: Cluster) -> str:
-    asked = [
-        ("get", "pods", "--all-namespaces", "-o", "wide"),
-        ("describe", "inferencemodels"),
-        ("describe", "pods"),
-        ("get", "events", "--all-namespaces"),
-        ("logs", "--namespace", NAMESPACE, "deploy/mcp2026-operator", "--tail=40"),
-        ("logs", "--namespace", NAMESPACE, "deploy/mcp2026-scheduler", "--all-containers", "--tail=40"),
-        ("logs", "--namespace", NAMESPACE, "ds/mcp2026-device-plugin", "--tail=40"),
-    ]
-    return "\n".join(f"$ kubectl {' '.join(words)}\n{cluster.kubectl(*words)}" for words in asked)
-
-
-def gpus_by_uuid(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    (topology,) = cluster.get("gputopologies")["items"]
-    return {gpu["uuid"]: gpu for gpu in topology["status"]["gpus"]}
 
 
 def pod_of(cluster: Cluster, model: str) -> dict[str, Any]:

@@ -102,32 +102,42 @@ def chart_values(nvml: FakeNvml) -> dict[str, Any]:
 
 def provide_models(cluster: Cluster, folder: Path, namespace: str = "default") -> None:
     """Make the claim `models` in `namespace`, bound to a volume with the files of `folder` on the node."""
+    provide_claim(cluster, "models", folder, namespace)
+
+
+def provide_claim(
+    cluster: Cluster, name: str, folder: Path, namespace: str = "default", *, writable: bool = False
+) -> None:
+    """Make the claim `name` in `namespace`, bound to a volume that is `folder` on the node.
+
+    The kubelet leaves the owner of such a folder alone, so a writable one has to let the pods write.
+    """
     source = {"hostPath": {"path": str(folder), "type": "Directory"}}
-    shape = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
+    shape = {"accessModes": ["ReadWriteOnce" if writable else "ReadOnlyMany"], "storageClassName": ""}
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": f"models-{namespace}"},
+        "metadata": {"name": f"{name}-{namespace}"},
         "spec": {
             **shape,
             **source,
             "capacity": {"storage": "1Gi"},
             "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": namespace, "name": "models"},
+            "claimRef": {"namespace": namespace, "name": name},
         },
     }
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "models", "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
             **shape,
-            "volumeName": f"models-{namespace}",
+            "volumeName": f"{name}-{namespace}",
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
     cluster.apply(volume, claim)
-    cluster.wait("pvc/models", "jsonpath={.status.phase}=Bound", namespace=namespace)
+    cluster.wait(f"pvc/{name}", "jsonpath={.status.phase}=Bound", namespace=namespace)
 
 
 def _allocatable_gpus(cluster: Cluster) -> int:
