@@ -2,8 +2,12 @@
 
 Bandwidths are nominal, one direction, GB/s. NVLink per link and generation as NVIDIA's architecture white
 papers state: P100 20, V100, A100 and H100 25, B200 50. PCIe figures are labelled constants, not
-measurements: what a PCIe 4.0 x16 path carries at best behind each kind of ancestor. Latencies are labelled
-constants too; no reliable public figure per link was found. Only their order matters to the score.
+measurements: what a PCIe 4.0 x16 path carries at best behind each kind of ancestor. Latencies are measured
+where the machine has a measurement, else labelled constants; no reliable public figure per link was found.
+The score does not use latencies.
+
+A virtual machine may hide the NVSwitches. The NVML adapter then reports links whose other end is unknown as
+links to a switch, so that such a machine has the graph of the real one.
 """
 
 from dataclasses import dataclass
@@ -34,11 +38,12 @@ PCIE_LATENCY_NS = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A GPU that another reaches by NVLink. Bandwidth in GB/s, latency in ns."""
+    """A GPU that another reaches by NVLink. Bandwidth in GB/s, latency in ns and whether it was measured."""
 
     index: int
     bandwidth_gb_per_s: int
     latency_ns: int
+    measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +51,17 @@ class AffinityGraph:
     """Symmetric n x n matrices over the positions of a machine's GPUs; the diagonals are 0.
 
     `nvlink` holds the bandwidth over NVLink alone, `bandwidth` that of the better of NVLink and PCIe, both
-    in GB/s; `latency` is in ns. `numa` has the NUMA node of each GPU, None where unknown.
+    in GB/s; `latency` is in ns, and symmetric unless it was measured. `numa` has the NUMA node of each GPU,
+    None where unknown. `degraded` has the positions of GPUs that are usable and less preferred, `measured`
+    the pairs of positions whose latency was measured.
     """
 
     nvlink: tuple[tuple[int, ...], ...]
     bandwidth: tuple[tuple[int, ...], ...]
     latency: tuple[tuple[int, ...], ...]
     numa: tuple[int | None, ...]
+    degraded: tuple[int, ...] = ()
+    measured: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.numa)
@@ -61,17 +70,23 @@ class AffinityGraph:
         """Return the NVLink peers of `gpu`, by bandwidth, descending, then by index."""
         row = self.nvlink[gpu]
         peers = [
-            Peer(other, row[other], self.latency[gpu][other]) for other in range(len(self)) if row[other]
+            Peer(other, row[other], self.latency[gpu][other], (gpu, other) in self.measured)
+            for other in range(len(self))
+            if row[other]
         ]
         return tuple(sorted(peers, key=lambda peer: (-peer.bandwidth_gb_per_s, peer.index)))
 
 
-def affinity_graph(machine: Machine) -> AffinityGraph:
-    """Return the affinity graph of `machine`.
+@dataclass(frozen=True, slots=True)
+class LinkSums:
+    """Bandwidth in GB/s by position: what each GPU reports of links to each other, and to switches."""
 
-    A link counts only when both ends report it: a one-sided link is a broken one. Two GPUs on an NVSwitch
-    are joined by as many links as the lesser of the two has to it.
-    """
+    direct: tuple[tuple[int, ...], ...]
+    switched: tuple[int, ...]
+
+
+def link_sums(machine: Machine) -> LinkSums:
+    """Return what each GPU of `machine` reports, whether or not the other end agrees."""
     size = len(machine.gpus)
     position = {gpu.index: place for place, gpu in enumerate(machine.gpus)}
     direct = [[0] * size for _ in range(size)]
@@ -79,23 +94,39 @@ def affinity_graph(machine: Machine) -> AffinityGraph:
     for place, gpu in enumerate(machine.gpus):
         for link in gpu.nvlinks:
             if link.peer is None:
-                switched[place] += _link_bandwidth(link)
-            elif link.peer in position:
-                direct[place][position[link.peer]] += _link_bandwidth(link)
+                switched[place] += link_bandwidth(link)
+            elif link.peer in position and position[link.peer] != place:
+                direct[place][position[link.peer]] += link_bandwidth(link)
+    return LinkSums(tuple(map(tuple, direct)), tuple(switched))
 
+
+def affinity_graph(machine: Machine) -> AffinityGraph:
+    """Return the affinity graph of `machine`.
+
+    A link counts only when both ends report it: a one-sided link is a broken one, as is one that is down
+    (`links.broken_links` names them). Two GPUs on an NVSwitch are joined by as many links as the lesser of
+    the two has to it; one without any is off the fabric and has PCIe alone.
+    """
+    size = len(machine.gpus)
+    reported = link_sums(machine)
     nvlink = [[0] * size for _ in range(size)]
     bandwidth = [[0] * size for _ in range(size)]
     latency = [[0] * size for _ in range(size)]
+    measured: list[tuple[int, int]] = []
     for a in range(size):
         for b in range(size):
             if a == b:
                 continue
-            both_ends = min(direct[a][b], direct[b][a])
-            through_switch = min(switched[a], switched[b])
+            both_ends = min(reported.direct[a][b], reported.direct[b][a])
+            through_switch = min(reported.switched[a], reported.switched[b])
             nvlink[a][b] = both_ends + through_switch
             ancestor = machine.pcie_ancestors[a][b] or PcieAncestor.SYSTEM
             bandwidth[a][b] = max(nvlink[a][b], PCIE_GB_PER_S[ancestor])
-            if both_ends:
+            known = machine.measured_latency_ns[a][b] if machine.measured_latency_ns else None
+            if known is not None:
+                latency[a][b] = known
+                measured.append((a, b))
+            elif both_ends:
                 latency[a][b] = NVLINK_LATENCY_NS
             elif through_switch:
                 latency[a][b] = NVSWITCH_LATENCY_NS
@@ -106,8 +137,11 @@ def affinity_graph(machine: Machine) -> AffinityGraph:
         bandwidth=tuple(map(tuple, bandwidth)),
         latency=tuple(map(tuple, latency)),
         numa=tuple(gpu.numa_node for gpu in machine.gpus),
+        degraded=tuple(place for place, gpu in enumerate(machine.gpus) if gpu.degraded),
+        measured=tuple(measured),
     )
 
 
-def _link_bandwidth(link: NvLink) -> int:
+def link_bandwidth(link: NvLink) -> int:
+    """Return the nominal bandwidth of one link, one direction, in GB/s."""
     return NVLINK_GB_PER_S.get(link.version, UNKNOWN_NVLINK_GB_PER_S)

@@ -21,3 +21,10 @@ class NoSuchSetError(TopologyError):
         super().__init__(f"{size} GPUs asked, {available} available")
         self.size = size
         self.available = available
+
+
+class DemandMixError(TopologyError):
+    """A mix of later requests makes no sense."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"demand mix: {problem}")

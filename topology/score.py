@@ -1,72 +1,49 @@
 """The one scorer: which set of GPUs is best for a request, and why.
 
-A score is a list of named terms in bands. Terms are compared from the first to the last, so that a lower
-band decides only where all bands above it are equal. Every term is "more is better".
+The device plugin, the scheduler extender and the command line call these two functions, so that they cannot
+disagree. The answer is a pure function of its arguments: `snapshot` writes them down and asks again.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import combinations
 
 from mcp2026.topology.affinity import AffinityGraph
+from mcp2026.topology.bands import (
+    NOTHING_KNOWN,
+    Choice,
+    Circumstances,
+    Score,
+    Term,
+    bands_of,
+    score_of,
+)
+from mcp2026.topology.bitmasks import mask_of
 from mcp2026.topology.errors import NoSuchSetError
+from mcp2026.topology.search import Request, best_choice
+
+__all__ = ["Choice", "Circumstances", "Score", "Term", "best_gpu_set", "score_gpu_set"]
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
-    """One criterion and its value in the unit named."""
-
-    name: str
-    value: int
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Terms from the highest band to the lowest."""
-
-    terms: tuple[Term, ...]
-
-    @property
-    def key(self) -> tuple[int, ...]:
-        """The values alone: scores of requests of one size compare by it."""
-        return tuple(term.value for term in self.terms)
-
-    def __str__(self) -> str:
-        return ", ".join(f"{term.name} {term.value} {term.unit}".rstrip() for term in self.terms)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The best set, as ascending positions in the graph, with its score."""
-
-    gpus: tuple[int, ...]
-    score: Score
-
-
-def score_gpu_set(graph: AffinityGraph, chosen: Iterable[int], free: Iterable[int]) -> Score:
+def score_gpu_set(
+    graph: AffinityGraph,
+    chosen: Iterable[int],
+    free: Iterable[int],
+    circumstances: Circumstances = NOTHING_KNOWN,
+) -> Score:
     """Score taking `chosen` out of `free` (positions in the graph; `free` includes `chosen`).
 
-    Bands, from the highest: the set's weakest link and the sum of its links (GB/s; 0 for a single GPU, which
-    has none), how few NUMA nodes it spans (negative), and the NVLink bandwidth between the set and the GPUs
-    left free, which later requests lose (negative): a single request does not split a bridged pair. It is
-    a loss and not a remainder so that the sets of different machines compare too.
+    The bands and their order: docs/decisions/0101-one-scorer-in-eight-bands.md. What later requests lose is
+    a loss and not a remainder, so that the sets of different machines compare too.
     """
-    members = sorted(chosen)
-    left = sorted(set(free).difference(members))
-    links = [graph.bandwidth[a][b] for a, b in combinations(members, 2)]
-    return Score(
-        (
-            Term("weakest-link", min(links, default=0), "GB/s"),
-            Term("total-links", sum(links), "GB/s"),
-            Term("numa-nodes", -len({graph.numa[gpu] for gpu in members}), ""),
-            Term("split-nvlink", -sum(graph.nvlink[a][b] for a in members for b in left), "GB/s"),
-        )
-    )
+    members = mask_of(chosen)
+    return score_of(bands_of(graph), members, members | mask_of(free), circumstances)
 
 
 def best_gpu_set(
-    graph: AffinityGraph, free: Iterable[int], size: int, must_include: Iterable[int] = ()
+    graph: AffinityGraph,
+    free: Iterable[int],
+    size: int,
+    must_include: Iterable[int] = (),
+    circumstances: Circumstances = NOTHING_KNOWN,
 ) -> Choice:
     """Return the best set of `size` GPUs out of `free` that holds all of `must_include`.
 
@@ -76,17 +53,8 @@ def best_gpu_set(
         NoSuchSetError: `free` and `must_include` together have fewer than `size` GPUs, or the latter more.
 
     """
-    required = tuple(sorted(set(must_include)))
-    candidates = sorted(set(free).difference(required))
-    available = sorted({*candidates, *required})
-    missing = size - len(required)
-    if missing < 0 or missing > len(candidates):
-        raise NoSuchSetError(size, len(available))
-    best: Choice | None = None
-    for added in combinations(candidates, missing):
-        members = tuple(sorted((*required, *added)))
-        score = score_gpu_set(graph, members, available)
-        if best is None or score.key > best.score.key:
-            best = Choice(members, score)
-    assert best is not None
-    return best
+    required = mask_of(must_include)
+    available = mask_of(free) | required
+    if not required.bit_count() <= size <= available.bit_count():
+        raise NoSuchSetError(size, available.bit_count())
+    return best_choice(graph, Request(available, required, size), circumstances)
