@@ -38,6 +38,8 @@ class ClusterCache:
         self._pods_on: dict[str, dict[str, ObservedPod]] = {}
         self._departed: dict[str, set[str]] = {}
         """Per node the keys of pods that have ended and that its topology still shows as holders."""
+        self._assumed: dict[str, float] = {}
+        """Keys of pods that we are binding, with the time at which we stop believing in it."""
         self._listed: set[Kind] = set()
         self._snapshot: ClusterSnapshot | None = None
 
@@ -67,14 +69,35 @@ class ClusterCache:
             case Listed(kind, objects):
                 keys = {observed.key for observed in objects}
                 for key in [key for key in self._keys(kind) if key not in keys]:
-                    self._forget(kind, key)
+                    if kind is not Kind.PODS or key not in self._assumed:
+                        self._forget(kind, key)
                 for observed in objects:
                     self._remember(observed)
                 self._listed.add(kind)
             case Seen(observed):
                 self._remember(observed)
             case Gone(kind, key):
-                self._forget(kind, key)
+                # An assumed pod was never shown: what is gone is one of the same name that was before it.
+                if kind is not Kind.PODS or key not in self._assumed:
+                    self._forget(kind, key)
+
+    def assume(self, pod: ObservedPod, until: float) -> None:
+        """Count `pod`, which names its node and its devices, as bound until the watch shows it or `until`."""
+        self._assumed.pop(pod.key, None)
+        self._remember(pod)
+        self._assumed[pod.key] = until
+
+    def release(self, key: str) -> None:
+        """Stop assuming that the pod `key` is bound; one that the watch has shown stays."""
+        if self._assumed.pop(key, None) is not None:
+            self._forget(Kind.PODS, key)
+
+    def expire(self, now: float) -> tuple[str, ...]:
+        """Release what was assumed until `now` at the latest; return which pods these were."""
+        expired = tuple(key for key, until in self._assumed.items() if until <= now)
+        for key in expired:
+            self.release(key)
+        return expired
 
     def _keys(self, kind: Kind) -> tuple[str, ...]:
         match kind:
@@ -97,6 +120,9 @@ class ClusterCache:
                     self._departed[name].intersection_update(observed.holding)
                 self._refresh(name)
             case ObservedPod():
+                if observed.key in self._assumed and self._pods[observed.key].uid != observed.uid:
+                    return  # one of the same name that was before the pod that we are binding
+                self._assumed.pop(observed.key, None)
                 if self._pods.get(observed.key) == observed:
                     return
                 self._forget(Kind.PODS, observed.key)

@@ -63,6 +63,10 @@ class ObservedPod:
     memory: int = 0
     assignment: GpuAssignment = field(default_factory=dict)
 
+    def bound_to(self, node: str, assignment: GpuAssignment) -> "ObservedPod":
+        """Return the pod as it will be once it is bound to `node` with `assignment`."""
+        return replace(self, node=node, assignment=assignment)
+
     @property
     def gpus(self) -> int:
         """How many whole GPUs it asks for."""

@@ -47,6 +47,18 @@ class WatchRefusedError(ExtenderError):
         self.status = status
 
 
+class BindingRefusedError(ExtenderError):
+    """The API server did not bind the pod, and said so: its devices are free again."""
+
+
+class BindingUncertainError(ExtenderError):
+    """It is not known whether the pod was bound: its devices stay reserved until the watch tells."""
+
+
+class NoRoomError(ExtenderError):
+    """The node no longer has what the pod asks for."""
+
+
 class AddressInUseError(ExtenderError):
     """Another process listens where we should."""
 

@@ -1,0 +1,120 @@
+"""Binds pods to nodes and exact devices: choose, assume, post, and take back what was refused (0111).
+
+`Binder` belongs to one event loop, with its cache. Many bindings may be under way at once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from mcp2026.api.gpu_assignment import GpuAssignment
+from mcp2026.scheduler_extender.background import Background
+from mcp2026.scheduler_extender.cache import ClusterCache
+from mcp2026.scheduler_extender.choosing import assignment_for
+from mcp2026.scheduler_extender.cluster_events import ObservedPod
+from mcp2026.scheduler_extender.errors import BindingRefusedError, NoRoomError
+from mcp2026.scheduler_extender.filtering import NOT_SEEN, refusal
+from mcp2026.scheduler_extender.score_memo import ScoreMemo
+from mcp2026.scheduler_extender.snapshot import NodeGpus
+from mcp2026.scheduler_extender.wire import BindingArgs
+
+ASSUMED_SECONDS = 60.0
+"""How long devices stay reserved for a pod that may be bound and that the watch never shows."""
+CHOICES = 8
+"""How often a choice is made again because the watch changed the node meanwhile."""
+
+
+class BindingWriter(Protocol):
+    """Where bindings are posted."""
+
+    async def bind(self, args: BindingArgs, assignment: GpuAssignment) -> None:
+        """Bind the pod to the node, and write `assignment` to it in the same act.
+
+        Raises:
+            BindingRefusedError: it is not bound.
+            BindingUncertainError: nobody knows.
+
+        """
+
+    async def read_pod(self, args: BindingArgs) -> ObservedPod:
+        """Return the pod as the API server has it.
+
+        Raises:
+            BindingRefusedError: there is no such pod, or another one of that name.
+            BindingUncertainError: the API server does not answer.
+
+        """
+
+
+class Binder:
+    """Chooses devices and binds. `clock` gives seconds that only grow."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        memo: ScoreMemo,
+        writer: BindingWriter,
+        background: Background,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cache = cache
+        self._memo = memo
+        self._writer = writer
+        self._background = background
+        self._clock = clock
+        self._choosing = asyncio.Lock()
+
+    async def bind(self, args: BindingArgs, pod: ObservedPod | None = None) -> GpuAssignment:
+        """Bind the pod; return the devices that were reserved for it, by container.
+
+        `pod` is what is known of it; without that it is read first.
+
+        Raises:
+            NoRoomError: the node has filled up since it was said to fit.
+            BindingRefusedError: the API server refused; nothing is reserved.
+            BindingUncertainError: the outcome is not known; the devices stay reserved for a while.
+
+        """
+        if pod is None:
+            pod = await self._writer.read_pod(args)
+        async with self._choosing:
+            assumed = await self._assume(pod, args.node)
+        try:
+            await self._writer.bind(args, assumed.assignment)
+        except BindingRefusedError:
+            self._cache.release(assumed.key)
+            raise
+        return assumed.assignment
+
+    async def _assume(self, pod: ObservedPod, node: str) -> ObservedPod:
+        for _ in range(CHOICES):
+            before = self._room(pod, node)
+            if not pod.demands or before is None:
+                chosen: GpuAssignment = {}
+            else:
+                chosen = await self._background.call(assignment_for, before, pod.demands, self._memo)
+            if before is self._room(pod, node):
+                break
+        else:
+            raise NoRoomError(f"{node} changes too fast to choose its GPUs; try again")
+        assumed = pod.bound_to(node, chosen)
+        self._cache.assume(assumed, self._clock() + ASSUMED_SECONDS)
+        return assumed
+
+    def _room(self, pod: ObservedPod, node: str) -> NodeGpus | None:
+        """Return the node's GPUs as they are now; None for a pod that needs none.
+
+        Raises:
+            NoRoomError: the pod does not fit there any more.
+
+        """
+        if not pod.demands:
+            return None
+        self._cache.expire(self._clock())
+        known = self._cache.snapshot().nodes.get(node)
+        if known is None or known.gpus is None:
+            raise NoRoomError(f"{node}: {known.problem if known else NOT_SEEN}")
+        refused = refusal(known.gpus, pod.demands)
+        if refused is not None:
+            raise NoRoomError(f"{node} {refused.reason}")
+        return known.gpus

@@ -1,0 +1,154 @@
+"""Binding: exact devices, none sold twice, however many bindings are under way, and what is left of each."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mcp2026.api.gpu_assignment import GpuAssignment, format_gpu_assignment
+from mcp2026.api.names import GPU_ASSIGNMENT_ANNOTATION, GPU_RESOURCE
+from mcp2026.scheduler_extender.background import Background
+from mcp2026.scheduler_extender.binding import ASSUMED_SECONDS, Binder
+from mcp2026.scheduler_extender.cache import ClusterCache
+from mcp2026.scheduler_extender.cluster_events import Gone, Kind, ObservedPod, Seen, observe
+from mcp2026.scheduler_extender.errors import (
+    BindingRefusedError,
+    BindingUncertainError,
+    NoRoomError,
+)
+from mcp2026.scheduler_extender.score_memo import ScoreMemo
+from mcp2026.scheduler_extender.wire import BindingArgs
+from tests.fakes.clusters import filled_cache, listed, pod, topology
+
+DGX = "dgx-a100-8xa100"
+
+
+class ApiServer:
+    """Binds what it is told to, keeps what it bound, and fails as a test asks."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.bound: dict[str, GpuAssignment] = {}
+        self.failure: Exception | None = None
+
+    def add(self, name: str, gpus: int) -> BindingArgs:
+        self.pods[name] = pod(name, gpus)
+        return BindingArgs("default", name, f"uid-{name}", "n")
+
+    async def read_pod(self, args: BindingArgs) -> ObservedPod:
+        found = observe(Kind.PODS, json.dumps(self.pods[args.name]).encode())
+        assert isinstance(found, ObservedPod)
+        return found
+
+    async def bind(self, args: BindingArgs, assignment: GpuAssignment) -> None:
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        self.bound[args.name] = assignment
+
+    def as_watched(self, name: str) -> Seen:
+        document = self.pods[name]
+        document["spec"]["nodeName"] = "n"
+        value = format_gpu_assignment(self.bound[name])
+        document["metadata"]["annotations"] = {GPU_ASSIGNMENT_ANNOTATION: value}
+        return Seen(observe(Kind.PODS, json.dumps(document).encode()))
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Case:
+    def __init__(self, background: Background) -> None:
+        self.server = ApiServer()
+        self.cache = filled_cache([topology("n", DGX)])
+        self.clock = Time()
+        self.binder = Binder(self.cache, ScoreMemo(), self.server, background, self.clock)
+
+    def available(self) -> int:
+        return available(self.cache)
+
+
+def available(cache: ClusterCache) -> int:
+    gpus = cache.snapshot().nodes["n"].gpus
+    assert gpus is not None
+    return gpus.available
+
+
+@pytest.fixture
+async def case() -> AsyncIterator[Case]:
+    background = Background("choices")
+    yield Case(background)
+    background.close()
+
+
+async def test_bindings_under_way_at_once_get_different_gpus(case: Case) -> None:
+    args = [case.server.add(f"p{number}", 1) for number in range(8)]
+    await asyncio.gather(*map(case.binder.bind, args))
+    given = [uuid for bound in case.server.bound.values() for uuid in bound["main"][GPU_RESOURCE]]
+    assert len(given) == len(set(given)) == 8
+    assert case.available() == 0
+
+
+async def test_more_than_there_is_is_not_bound_and_says_what_is_missing(case: Case) -> None:
+    await case.binder.bind(case.server.add("a", 6))
+    with pytest.raises(NoRoomError, match="needs 4 GPUs, 2 of 8 free"):
+        await case.binder.bind(case.server.add("b", 4))
+    assert set(case.server.bound) == {"a"}
+
+
+async def test_a_pod_without_gpus_is_bound_without_a_reservation(case: Case) -> None:
+    assert await case.binder.bind(case.server.add("a", 0)) == {}
+    assert case.server.bound == {"a": {}}
+
+
+async def test_a_refused_binding_gives_its_gpus_back_at_once(case: Case) -> None:
+    case.server.failure = BindingRefusedError("409: already bound")
+    with pytest.raises(BindingRefusedError):
+        await case.binder.bind(case.server.add("a", 4))
+    assert case.available() == 8
+
+
+async def test_an_uncertain_binding_keeps_its_gpus_for_a_while(case: Case) -> None:
+    case.server.failure = BindingUncertainError("no answer")
+    with pytest.raises(BindingUncertainError):
+        await case.binder.bind(case.server.add("a", 4))
+    assert case.available() == 4
+    assert case.cache.expire(ASSUMED_SECONDS - 1) == ()
+    assert case.cache.expire(ASSUMED_SECONDS) == ("default/a",)
+    assert case.available() == 8
+
+
+async def test_the_watch_confirms_and_nothing_expires_then(case: Case) -> None:
+    await case.binder.bind(case.server.add("a", 4))
+    case.cache.apply(case.server.as_watched("a"))
+    assert case.cache.expire(10 * ASSUMED_SECONDS) == ()
+    assert case.available() == 4
+
+
+async def test_a_pod_seen_before_its_binding_is_answered_is_not_assumed_twice(case: Case) -> None:
+    args = case.server.add("a", 4)
+    await case.binder.bind(args)
+    case.cache.apply(case.server.as_watched("a"))
+    case.cache.release("default/a")
+    assert case.available() == 4
+
+
+async def test_a_new_list_without_the_pod_keeps_what_is_assumed(case: Case) -> None:
+    await case.binder.bind(case.server.add("a", 4))
+    case.cache.apply(listed(Kind.PODS))
+    assert case.available() == 4
+
+
+async def test_the_end_of_a_pod_of_the_same_name_leaves_the_new_one_its_gpus(case: Case) -> None:
+    await case.binder.bind(case.server.add("a", 4))
+    before = pod("a", 2, "n", "Failed")
+    before["metadata"]["uid"] = "uid-of-the-one-before"
+    case.cache.apply(Seen(observe(Kind.PODS, json.dumps(before).encode())))
+    case.cache.apply(Gone(Kind.PODS, "default/a"))
+    assert case.available() == 4
