@@ -28,3 +28,12 @@ class DemandMixError(TopologyError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"demand mix: {problem}")
+
+
+class SnapshotFormatError(TopologyError):
+    """A placement question that was written down cannot be read; `source` names it."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {problem}")
+        self.source = source
+        self.problem = problem

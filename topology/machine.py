@@ -6,12 +6,14 @@ Hardware is discovered elsewhere (the device plugin's NVML adapter); every decis
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
 
-from mcp2026.api.gpu_topology import GPUTopologyStatus
+from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.gpu_topology import GPUTopology, GPUTopologyStatus, parse_gpu_topology
+from mcp2026.api.names import GPU_TOPOLOGY_KIND
 from mcp2026.topology.errors import MachineFormatError
 
 
@@ -74,8 +76,52 @@ class Machine:
     """[i][j], where it was measured; empty: nothing was."""
 
 
+class _LinkEntry(msgspec.Struct, frozen=True):
+    link: int
+    peer: int | Literal["nvswitch"]
+    version: int
+
+
+class _GpuEntry(msgspec.Struct, frozen=True):
+    index: Annotated[int, msgspec.Meta(ge=0)]
+    uuid: str
+    product: str
+    memory_mib: int
+    pci_bus_id: str
+    numa_node: int | None = None
+    nvlinks: tuple[_LinkEntry, ...] | None = None
+    inactive_links: tuple[int, ...] = ()
+    healthy: bool = True
+    degraded: bool = False
+    mig_capable: bool = False
+
+
+class _Document(msgspec.Struct, frozen=True):
+    name: str
+    driver: str | float
+    cuda: str | float
+    gpus: tuple[_GpuEntry, ...]
+    pcie_ancestor: tuple[tuple[str, ...], ...]
+    latency_ns: tuple[tuple[Annotated[int, msgspec.Meta(ge=0)] | None, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A machine, and where it was read from a `GPUTopology`, all that says."""
+
+    machine: Machine
+    topology: GPUTopology | None = None
+
+
 def machine_from_file(path: Path) -> Machine:
-    """Read a machine from YAML, in the format of `tests/topologies`.
+    """Read a machine as `description_from_file` does."""
+    return description_from_file(path).machine
+
+
+def description_from_file(path: Path) -> Description:
+    """Read a machine from YAML or JSON: in the format of `tests/topologies`, or a `GPUTopology`.
+
+    The latter is what ``kubectl get gputopology NODE -o yaml`` prints; a list with one item will do.
 
     Raises:
         MachineFormatError: the file cannot be read, is not YAML, or lacks a field; the message names both.
@@ -89,41 +135,80 @@ def machine_from_file(path: Path) -> Machine:
         raise MachineFormatError(str(path), f"not YAML: {error}") from error
     except RecursionError as error:
         raise MachineFormatError(str(path), "nested too deeply") from error
+    return description_from_document(str(path), document)
+
+
+def description_from_document(source: str, document: Any) -> Description:
+    """Return the machine that `document` describes; `source` is named in errors.
+
+    Raises:
+        MachineFormatError: a field is missing or wrong; the message names it.
+
+    """
+    if isinstance(document, dict) and "kind" in document:
+        try:
+            topology = parse_gpu_topology(_the_gpu_topology(source, document))
+        except InvalidResourceError as error:
+            raise MachineFormatError(source, str(error)) from error
+        return Description(_machine_from_status(source, topology.name, topology.status), topology)
     try:
-        return _machine_from_document(msgspec.convert(document, _Document))
-    except (msgspec.ValidationError, ValueError) as error:
-        raise MachineFormatError(str(path), str(error)) from error
+        return Description(_machine_from_entries(source, msgspec.convert(document, _Document)))
+    except msgspec.ValidationError as error:
+        raise MachineFormatError(source, str(error)) from error
 
 
-class _LinkEntry(msgspec.Struct, frozen=True):
-    link: int
-    peer: int | Literal["nvswitch"]
-    version: int
+def machine_document(machine: Machine) -> dict[str, Any]:
+    """Return `machine` in the format of `tests/topologies`, from which the same machine can be read."""
+    document: dict[str, Any] = {
+        "name": machine.name,
+        "driver": machine.driver,
+        "cuda": machine.cuda,
+        "gpus": [
+            {
+                "index": gpu.index,
+                "uuid": gpu.uuid,
+                "product": gpu.product,
+                "memory_mib": gpu.memory_mib,
+                "pci_bus_id": gpu.pci_bus_id,
+                "numa_node": gpu.numa_node,
+                "nvlinks": [
+                    {
+                        "link": link.link,
+                        "peer": "nvswitch" if link.peer is None else link.peer,
+                        "version": link.version,
+                    }
+                    for link in gpu.nvlinks
+                ],
+                "inactive_links": list(gpu.inactive_links),
+                "healthy": gpu.healthy,
+                "degraded": gpu.degraded,
+                "mig_capable": gpu.mig_capable,
+            }
+            for gpu in machine.gpus
+        ],
+        "pcie_ancestor": [[ancestor_name(ancestor) for ancestor in row] for row in machine.pcie_ancestors],
+    }
+    if machine.measured_latency_ns:
+        document["latency_ns"] = [list(row) for row in machine.measured_latency_ns]
+    return document
 
 
-class _GpuEntry(msgspec.Struct, frozen=True):
-    index: int
-    uuid: str
-    product: str
-    memory_mib: int
-    pci_bus_id: str
-    numa_node: int | None = None
-    nvlinks: tuple[_LinkEntry, ...] | None = None
-    mig_capable: bool = False
+def _the_gpu_topology(source: str, document: dict[str, Any]) -> dict[str, Any]:
+    items = document.get("items") if str(document["kind"]).endswith("List") else [document]
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise MachineFormatError(source, "items: not a list of objects")
+    if len(items) != 1:
+        raise MachineFormatError(source, f"items: {len(items)} objects; allowed: one GPUTopology")
+    if items[0].get("kind") != GPU_TOPOLOGY_KIND:
+        raise MachineFormatError(source, f"kind: {items[0].get('kind')}; allowed: {GPU_TOPOLOGY_KIND}")
+    for part in ("metadata", "spec", "status"):
+        if not isinstance(items[0].get(part) or {}, dict):
+            raise MachineFormatError(source, f"{part}: not an object")
+    found: dict[str, Any] = items[0]
+    return found
 
 
-class _Document(msgspec.Struct, frozen=True):
-    name: str
-    driver: str | float
-    cuda: str | float
-    gpus: tuple[_GpuEntry, ...]
-    pcie_ancestor: tuple[tuple[str, ...], ...]
-
-
-def _machine_from_document(document: _Document) -> Machine:
-    size = len(document.gpus)
-    if len(document.pcie_ancestor) != size or any(len(row) != size for row in document.pcie_ancestor):
-        raise ValueError(f"pcie_ancestor is not a matrix of {size} x {size}, as many as gpus")
+def _machine_from_entries(source: str, document: _Document) -> Machine:
     gpus = tuple(
         Gpu(
             index=gpu.index,
@@ -136,24 +221,39 @@ def _machine_from_document(document: _Document) -> Machine:
                 NvLink(link.link, link.peer if isinstance(link.peer, int) else None, link.version)
                 for link in gpu.nvlinks or ()
             ),
+            inactive_links=gpu.inactive_links,
+            healthy=gpu.healthy,
+            degraded=gpu.degraded,
             mig_capable=gpu.mig_capable,
         )
         for gpu in document.gpus
     )
-    try:
-        ancestors = tuple(tuple(_ancestor(name) for name in row) for row in document.pcie_ancestor)
-    except KeyError as error:
-        raise ValueError(f"pcie_ancestor: no PCIe ancestor is called {error}") from error
-    return Machine(document.name, gpus, ancestors, str(document.driver), str(document.cuda))
+    _check_indices(source, gpus)
+    _check_square(source, "pcie_ancestor", document.pcie_ancestor, len(gpus))
+    if document.latency_ns:
+        _check_square(source, "latency_ns", document.latency_ns, len(gpus))
+    return Machine(
+        document.name,
+        gpus,
+        _ancestors(source, "pcie_ancestor", document.pcie_ancestor),
+        str(document.driver),
+        str(document.cuda),
+        document.latency_ns,
+    )
 
 
 def machine_from_topology(name: str, status: GPUTopologyStatus) -> Machine:
     """Return the machine that a `GPUTopology` describes.
 
     Raises:
-        MachineFormatError: it names a PCIe ancestor that does not exist.
+        MachineFormatError: two GPUs have one index, or the PCIe ancestors do not exist or are not one for
+            each pair of GPUs.
 
     """
+    return _machine_from_status(f"GPUTopology {name}", name, status)
+
+
+def _machine_from_status(source: str, name: str, status: GPUTopologyStatus) -> Machine:
     gpus = tuple(
         Gpu(
             index=gpu.index,
@@ -170,10 +270,9 @@ def machine_from_topology(name: str, status: GPUTopologyStatus) -> Machine:
         )
         for gpu in status.gpus
     )
-    try:
-        ancestors = tuple(tuple(_ancestor(level) for level in row) for row in status.pcie_ancestors)
-    except KeyError as error:
-        raise MachineFormatError(f"GPUTopology {name}", f"no PCIe ancestor is called {error}") from error
+    _check_indices(source, gpus)
+    _check_square(source, "pcieAncestors", status.pcie_ancestors, len(gpus))
+    ancestors = _ancestors(source, "pcieAncestors", status.pcie_ancestors)
     return Machine(name, gpus, ancestors, status.driver, status.cuda)
 
 
@@ -182,5 +281,26 @@ def ancestor_name(ancestor: PcieAncestor | None) -> str:
     return "SELF" if ancestor is None else ancestor.name
 
 
-def _ancestor(name: str) -> PcieAncestor | None:
-    return None if name == "SELF" else PcieAncestor[name]
+def _check_indices(source: str, gpus: tuple[Gpu, ...]) -> None:
+    seen: dict[int, int] = {}
+    for place, gpu in enumerate(gpus):
+        if gpu.index in seen:
+            raise MachineFormatError(
+                source, f"gpus[{place}].index: {gpu.index} is that of gpus[{seen[gpu.index]}]"
+            )
+        seen[gpu.index] = place
+
+
+def _check_square(source: str, field: str, matrix: tuple[tuple[Any, ...], ...], size: int) -> None:
+    if len(matrix) != size or any(len(row) != size for row in matrix):
+        raise MachineFormatError(source, f"{field}: not a matrix of {size} x {size}, as many as gpus")
+
+
+def _ancestors(
+    source: str, field: str, names: tuple[tuple[str, ...], ...]
+) -> tuple[tuple[PcieAncestor | None, ...], ...]:
+    try:
+        return tuple(tuple(None if name == "SELF" else PcieAncestor[name] for name in row) for row in names)
+    except KeyError as error:
+        allowed = ", ".join(["SELF", *PcieAncestor.__members__])
+        raise MachineFormatError(source, f"{field}: {error}; allowed: {allowed}") from error

@@ -194,7 +194,7 @@ def _list_sets(bands: GraphBands, classes: Sequence[Sequence[int]], size: int) -
                 index + 1,
                 members,
                 mask | 1 << place,
-                low if low < weakest else weakest,
+                min(weakest, low),
                 total + sum(gains),
             )
             members.pop()

@@ -102,7 +102,7 @@ def random_machine(random: Random, size: int) -> Machine:
     if style in ("switched", "mixed"):
         for gpu in range(size):
             add(gpu, None, 6 - random.choice([0, 0, 0, 0, 1, 6]))
-    nodes = random.choice([[None], [0], [0, 1], [0, 1, None], [0, 1, 2, 3]])
+    nodes: list[int | None] = random.choice([[None], [0], [0, 1], [0, 1, None], [0, 1, 2, 3]])
     numa = sorted((random.choice(nodes) for _ in range(size)), key=lambda node: (node is None, node))
     if random.random() < 0.5:
         random.shuffle(numa)

@@ -1,6 +1,8 @@
 """Machines come from files and from `GPUTopology`s; what is wrong with one is said by file and field."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,17 @@ import pytest
 import yaml
 
 from mcp2026.api.gpu_topology import GpuStatus, GPUTopologyStatus, NvLink
+from mcp2026.topology.affinity import affinity_graph
 from mcp2026.topology.errors import MachineFormatError
-from mcp2026.topology.machine import PcieAncestor, ancestor_name, machine_from_file, machine_from_topology
+from mcp2026.topology.machine import (
+    Machine,
+    PcieAncestor,
+    ancestor_name,
+    description_from_file,
+    machine_document,
+    machine_from_file,
+    machine_from_topology,
+)
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 FIXTURES = sorted(TOPOLOGIES.glob("*.yaml"))
@@ -87,6 +98,13 @@ def _with(value: Any, *path: str | int) -> Callable[[dict[str, Any]], None]:
         pytest.param(_without("pcie_ancestor", 3), "pcie_ancestor", id="a matrix that lacks a row"),
         pytest.param(_without("pcie_ancestor", 3, 0), "pcie_ancestor", id="a matrix with a short row"),
         pytest.param(_without("driver"), "driver", id="no driver"),
+        pytest.param(_with(0, "gpus", 3, "index"), "gpus[3].index", id="one index twice"),
+        pytest.param(_with([[None]], "latency_ns"), "latency_ns", id="too few latencies"),
+        pytest.param(
+            _with([[None, -5, 1, 1]] + [[1, 1, 1, 1]] * 3, "latency_ns"),
+            "latency_ns[0][1]",
+            id="a latency below zero",
+        ),
     ],
 )
 def test_a_bad_file_is_refused_by_file_and_field(
@@ -146,7 +164,129 @@ def test_a_topology_gives_health_and_links() -> None:
 
 def test_a_topology_with_an_ancestor_that_does_not_exist_is_refused_by_node() -> None:
     with pytest.raises(MachineFormatError, match=r"GPUTopology n: .*NEAR"):
-        machine_from_topology("n", GPUTopologyStatus(pcie_ancestors=(("NEAR",),)))
+        machine_from_topology("n", GPUTopologyStatus(gpus=(_GPU,), pcie_ancestors=(("NEAR",),)))
+
+
+def test_a_topology_without_an_ancestor_for_each_pair_is_refused_by_field() -> None:
+    with pytest.raises(MachineFormatError, match="pcieAncestors: not a matrix of 1 x 1"):
+        machine_from_topology("n", GPUTopologyStatus(gpus=(_GPU,)))
+
+
+_GPU = GpuStatus(index=3, uuid="GPU-3", product="P", memory_mi_b=1, pci_bus_id="b")
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_a_machine_that_is_written_and_read_again_is_the_same(path: Path, tmp_path: Path) -> None:
+    machine = machine_from_file(path)
+    size = len(machine.gpus)
+    marked = replace(
+        machine,
+        gpus=(
+            replace(machine.gpus[0], inactive_links=(30, 31), degraded=True, healthy=False),
+            *machine.gpus[1:],
+        ),
+        measured_latency_ns=tuple(
+            tuple(None if a == b else 600 + a + b for b in range(size)) for a in range(size)
+        ),
+    )
+    for number, each in enumerate((machine, marked)):
+        written = tmp_path / f"{number}.json"
+        written.write_text(json.dumps(machine_document(each)))
+        assert machine_from_file(written) == each
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("listed", [False, True], ids=["one object", "a list of one"])
+def test_a_gpu_topology_as_kubectl_prints_it_is_read(path: Path, listed: bool, tmp_path: Path) -> None:
+    machine = machine_from_file(path)
+    resource = gpu_topology(machine)
+    document = {"apiVersion": "v1", "kind": "List", "items": [resource]} if listed else resource
+    printed_as = [("t.json", json.dumps(document))]
+    if len(machine.gpus) <= 4:  # YAML of many links takes long to write and to read
+        printed_as.append(("t.yaml", yaml.safe_dump(document)))
+    for name, text in printed_as:
+        printed = tmp_path / name
+        printed.write_text(text)
+        read = description_from_file(printed)
+        assert read.machine == machine
+        assert affinity_graph(read.machine) == affinity_graph(machine)
+        assert read.topology is not None
+        assert read.topology.status.gpus[0].health == "Healthy"
+
+
+def gpu_topology(machine: Machine) -> dict[str, Any]:
+    gpus = []
+    for gpu in machine.gpus:
+        entry: dict[str, Any] = {
+            "index": gpu.index,
+            "uuid": gpu.uuid,
+            "product": gpu.product,
+            "memoryMiB": gpu.memory_mib,
+            "pciBusId": gpu.pci_bus_id,
+            "migCapable": gpu.mig_capable,
+            "nvlinks": [
+                {"link": link.link, "version": link.version}
+                | ({"peer": link.peer} if link.peer is not None else {})
+                for link in gpu.nvlinks
+            ],
+        }
+        gpus.append(entry | ({"numaNode": gpu.numa_node} if gpu.numa_node is not None else {}))
+    return {
+        "apiVersion": "mcp2026.io/v1alpha1",
+        "kind": "GPUTopology",
+        "metadata": {"name": machine.name, "resourceVersion": "7"},
+        "status": {
+            "driver": machine.driver,
+            "cuda": machine.cuda,
+            "gpus": gpus,
+            "pcieAncestors": [[ancestor_name(cell) for cell in row] for row in machine.pcie_ancestors],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        pytest.param(_with("Pod", "kind"), "kind: Pod; allowed: GPUTopology", id="another kind"),
+        pytest.param(_with("List", "kind"), "items: not a list of objects", id="a list without items"),
+        pytest.param(_with([], "status"), "", id="an empty list as status is no status"),
+        pytest.param(_with("x", "status"), "status: not an object", id="a status that is text"),
+        pytest.param(_without("status", "gpus", 1, "uuid"), "status.gpus[1].uuid", id="a GPU without UUID"),
+        pytest.param(
+            _with("hot", "status", "gpus", 0, "health"), "status.gpus[0].health", id="an unknown health"
+        ),
+        pytest.param(
+            _without("status", "pcieAncestors"), "pcieAncestors: not a matrix of 4 x 4", id="no ancestors"
+        ),
+        pytest.param(
+            _with(1, "status", "gpus", 0, "index"),
+            "gpus[1].index: 1 is that of gpus[0]",
+            id="one index twice",
+        ),
+    ],
+)
+def test_a_bad_gpu_topology_is_refused_by_file_and_field(
+    edit: Callable[[dict[str, Any]], None], problem: str, tmp_path: Path
+) -> None:
+    document = gpu_topology(machine_from_file(TOPOLOGIES / "4xl40s-pcie-2socket.yaml"))
+    edit(document)
+    path = tmp_path / "t.yaml"
+    path.write_text(yaml.safe_dump(document))
+    if not problem:
+        assert description_from_file(path).machine.gpus == ()
+        return
+    with pytest.raises(MachineFormatError) as refused:
+        description_from_file(path)
+    assert refused.value.source == str(path)
+    assert problem in refused.value.problem
+
+
+def test_a_list_of_several_topologies_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    resource = gpu_topology(machine_from_file(TOPOLOGIES / "1xgh200.yaml"))
+    path.write_text(yaml.safe_dump({"kind": "GPUTopologyList", "items": [resource, resource]}))
+    with pytest.raises(MachineFormatError, match="items: 2 objects; allowed: one GPUTopology"):
+        machine_from_file(path)
 
 
 def test_ancestors_have_the_values_of_nvml_and_names_that_lead_back() -> None:
