@@ -16,7 +16,7 @@ class Explanation:
     """The choice; the best set that scores less, with its score, and the first band in which it does.
 
     `runner_up` and `decided_by` are empty where all sets score equally, or are too many to be compared
-    (`compared` is False). `equals` counts other sets that score as the choice does, which is the lowest of them.
+    (`compared` is False). `equals` counts other sets that score as the choice does, the lowest of them.
     """
 
     choice: Choice

@@ -155,7 +155,9 @@ def test_a_topology_gives_health_and_links() -> None:
         health="Unhealthy",
         nvlinks=(NvLink(0, None, 4), NvLink(1, 2, 4)),
     )
-    machine = machine_from_topology("n", GPUTopologyStatus("1.2", "12.4", (gpu,), (("SELF",),)))
+    machine = machine_from_topology(
+        "n", GPUTopologyStatus(driver="1.2", cuda="12.4", gpus=(gpu,), pcie_ancestors=(("SELF",),))
+    )
     assert (machine.name, machine.driver, machine.cuda) == ("n", "1.2", "12.4")
     assert not machine.gpus[0].healthy
     assert machine.gpus[0].numa_node is None
