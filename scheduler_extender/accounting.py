@@ -5,11 +5,11 @@ was reserved for it when it was bound; if nothing was (it came by another schedu
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.cluster_events import ObservedParts, ObservedPod, ObservedTopology
-from mcp2026.scheduler_extender.snapshot import NodeGpus, Parts
+from mcp2026.scheduler_extender.snapshot import NodeGpus, Parts, PlacedPod
 from mcp2026.topology.affinity import AffinityGraph
 
 
@@ -55,6 +55,27 @@ def node_gpus(
         parts={resource: tuple(found) for resource, found in parts.items()},
         promised_parts=+promised_parts,
     )
+
+
+def placed_pods(topology: ObservedTopology, pods: Mapping[str, ObservedPod]) -> Iterator[PlacedPod]:
+    """Yield what each of `pods` holds of the node, or has reserved where the topology does not show it."""
+    for key, pod in pods.items():
+        parts: dict[str, dict[int, int]] = {}
+        for observed in topology.parts:
+            if _shown(observed.resource, key, topology):
+                units = observed.taken.get(key, 0)
+            else:
+                units = _reserved_units(pod, observed, topology)
+            if units:
+                parts.setdefault(observed.resource, {})[observed.position] = units
+        gpus = topology.holders.get(key) or frozenset(_reserved_gpus(pod, topology))
+        yield PlacedPod(pod, gpus, parts)
+
+
+def _reserved_units(pod: ObservedPod, observed: ObservedParts, topology: ObservedTopology) -> int:
+    if observed.devices:
+        return len(set(observed.devices).intersection(_reserved_devices(pod, observed.resource)))
+    return _reserved_memory(pod, observed.resource, topology.uuids[observed.position])
 
 
 def _reserved_devices(pod: ObservedPod, resource: str) -> Iterable[str]:

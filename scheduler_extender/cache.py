@@ -10,13 +10,14 @@ its containers have ended.
 
 from types import MappingProxyType
 
-from mcp2026.scheduler_extender.accounting import node_gpus
+from mcp2026.scheduler_extender.accounting import node_gpus, placed_pods
 from mcp2026.scheduler_extender.cluster_events import (
     ClusterEvent,
     Gone,
     Kind,
     Listed,
     Observed,
+    ObservedBudget,
     ObservedNode,
     ObservedPod,
     ObservedTopology,
@@ -38,6 +39,7 @@ class ClusterCache:
         self._pods_on: dict[str, dict[str, ObservedPod]] = {}
         self._departed: dict[str, set[str]] = {}
         """Per node the keys of pods that have ended and that its topology still shows as holders."""
+        self._budgets: dict[str, ObservedBudget] = {}
         self._assumed: dict[str, float] = {}
         """Keys of pods that we are binding, with the time at which we stop believing in it."""
         self._listed: set[Kind] = set()
@@ -55,12 +57,15 @@ class ClusterCache:
             Kind.NODES: len(self._nodes),
             Kind.PODS: len(self._pods),
             Kind.GPU_TOPOLOGIES: len(self._topologies),
+            Kind.BUDGETS: len(self._budgets),
         }
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the cluster as it is now. Costs nothing while nothing changed."""
         if self._snapshot is None:
-            self._snapshot = ClusterSnapshot(MappingProxyType(dict(self._nodes)))
+            self._snapshot = ClusterSnapshot(
+                MappingProxyType(dict(self._nodes)), tuple(self._budgets.values())
+            )
         return self._snapshot
 
     def apply(self, event: ClusterEvent) -> None:
@@ -107,6 +112,8 @@ class ClusterCache:
                 return tuple(self._pods)
             case Kind.GPU_TOPOLOGIES:
                 return tuple(self._topologies)
+            case Kind.BUDGETS:
+                return tuple(self._budgets)
 
     def _remember(self, observed: Observed) -> None:
         match observed:
@@ -114,6 +121,9 @@ class ClusterCache:
                 if name not in self._nodes:
                     self._nodes[name] = self._view(name)
                     self._snapshot = None
+            case ObservedBudget():
+                self._budgets[observed.key] = observed
+                self._snapshot = None
             case ObservedTopology(name):
                 self._topologies[name] = observed
                 if name in self._departed:
@@ -136,6 +146,9 @@ class ClusterCache:
         match kind:
             case Kind.NODES:
                 if self._nodes.pop(key, None):
+                    self._snapshot = None
+            case Kind.BUDGETS:
+                if self._budgets.pop(key, None):
                     self._snapshot = None
             case Kind.GPU_TOPOLOGIES:
                 if self._topologies.pop(key, None):
@@ -165,4 +178,9 @@ class ClusterCache:
         if topology.graph is None:
             return NodeSnapshot(node, None, topology.problem)
         departed = self._departed.get(node, ())
-        return NodeSnapshot(node, node_gpus(topology.graph, topology, self._pods_on.get(node, {}), departed))
+        pods = self._pods_on.get(node, {})
+        return NodeSnapshot(
+            node,
+            node_gpus(topology.graph, topology, pods, departed),
+            pods=tuple(placed_pods(topology, pods)),
+        )

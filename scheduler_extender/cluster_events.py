@@ -16,7 +16,7 @@ from mcp2026.api.gpu_sharing import DEFAULT_REPLICAS, SharingMode
 from mcp2026.api.gpu_topology import GpuStatus, parse_gpu_topology
 from mcp2026.api.names import GPU_ASSIGNMENT_ANNOTATION, GPU_MEMORY_RESOURCE, GPU_SHARED_RESOURCE
 from mcp2026.scheduler_extender.errors import InvalidQuantityError
-from mcp2026.scheduler_extender.kube_objects import Node, Pod
+from mcp2026.scheduler_extender.kube_objects import LabelSelector, Node, Pod, PodDisruptionBudget
 from mcp2026.scheduler_extender.request import Demand, demands_of, memory_asked, milli_cpu_asked
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.errors import MachineFormatError
@@ -29,6 +29,7 @@ class Kind(StrEnum):
     NODES = "nodes"
     PODS = "pods"
     GPU_TOPOLOGIES = "gputopologies"
+    BUDGETS = "poddisruptionbudgets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class ObservedPod:
     milli_cpu: int = 0
     memory: int = 0
     assignment: GpuAssignment = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def bound_to(self, node: str, assignment: GpuAssignment) -> "ObservedPod":
         """Return the pod as it will be once it is bound to `node` with `assignment`."""
@@ -71,6 +73,23 @@ class ObservedPod:
     def gpus(self) -> int:
         """How many whole GPUs it asks for."""
         return sum(demand.units for demand in self.demands if demand.kind is DeviceKind.GPU)
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedBudget:
+    """A PodDisruptionBudget: the pods that `selector` means in its namespace, and how many may still go."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None
+    allowed: int
+    going: frozenset[str] = frozenset()
+    """Names of pods whose eviction is counted already."""
 
     @property
     def key(self) -> str:
@@ -125,7 +144,7 @@ class ObservedTopology:
         return self.name
 
 
-Observed = ObservedNode | ObservedPod | ObservedTopology
+Observed = ObservedNode | ObservedPod | ObservedTopology | ObservedBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +187,15 @@ def observe(kind: Kind, document: bytes | msgspec.Raw) -> Observed:
             return _observe_pod(msgspec.json.decode(document, type=Pod))
         case Kind.GPU_TOPOLOGIES:
             return observe_topology(msgspec.json.decode(document, type=dict[str, Any]))
+        case Kind.BUDGETS:
+            budget = msgspec.json.decode(document, type=PodDisruptionBudget)
+            return ObservedBudget(
+                namespace=budget.metadata.namespace,
+                name=budget.metadata.name,
+                selector=budget.spec.selector,
+                allowed=budget.status.disruptions_allowed,
+                going=frozenset(budget.status.disrupted_pods or ()),
+            )
 
 
 def _observe_pod(pod: Pod) -> ObservedPod:
@@ -186,6 +214,7 @@ def _observe_pod(pod: Pod) -> ObservedPod:
         milli_cpu=milli_cpu_asked(pod.spec) if demands and pod.spec else 0,
         memory=memory_asked(pod.spec) if demands and pod.spec else 0,
         assignment=_assignment(pod),
+        labels=(pod.metadata.labels or {}) if demands else {},
     )
 
 

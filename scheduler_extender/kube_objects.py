@@ -16,6 +16,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
     deletion_timestamp: str | None = None
 
 
@@ -55,6 +56,42 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
     metadata: Metadata = Metadata()
     spec: PodSpec | None = None
     status: PodStatus | None = None
+
+
+class SelectorRequirement(msgspec.Struct, frozen=True, rename="camel"):
+    """Of LabelSelector: `operator` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """Which labels are meant; an empty selector means all."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[SelectorRequirement, ...] | None = None
+
+
+class BudgetSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Of PodDisruptionBudget; without a selector it protects nothing."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """Of PodDisruptionBudget. `disrupted_pods` are being evicted and counted already."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str] | None = None
+
+
+class PodDisruptionBudget(msgspec.Struct, frozen=True, rename="camel"):
+    """How many of the pods that it selects may be away."""
+
+    metadata: Metadata = Metadata()
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
 
 
 class Node(msgspec.Struct, frozen=True, rename="camel"):

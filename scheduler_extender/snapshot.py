@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mcp2026.api.gpu_devices import DeviceKind
+from mcp2026.scheduler_extender.cluster_events import ObservedBudget, ObservedPod
 from mcp2026.scheduler_extender.memory_placement import place_memory
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.topology.affinity import AffinityGraph
@@ -136,16 +137,30 @@ class NodeGpus:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod on a node with what it holds, or has reserved, there: whole GPUs, and units of parts.
+
+    `parts` maps a resource to the units of each GPU, by position.
+    """
+
+    pod: ObservedPod
+    gpus: frozenset[int]
+    parts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """One node: its GPUs, or in words why they are not known."""
+    """One node: its GPUs, or in words why they are not known, and the pods that have any of them."""
 
     name: str
     gpus: NodeGpus | None
     problem: str = ""
+    pods: tuple[PlacedPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """All nodes by name."""
+    """All nodes by name, and what protects pods from being evicted."""
 
     nodes: Mapping[str, NodeSnapshot]
+    budgets: tuple[ObservedBudget, ...] = ()

@@ -100,13 +100,15 @@ def _cost_of_the_set(
     )
 
 
-def with_what_the_scheduler_needs(eviction: Eviction, proposed: Sequence[Occupant]) -> tuple[Occupant, ...]:
-    """Return the victims of `eviction` and those `proposed` victims that cannot be spared, each once.
+def with_what_the_scheduler_needs(
+    victims: Sequence[Occupant], proposed: Sequence[Occupant]
+) -> tuple[Occupant, ...]:
+    """Return `victims` and those `proposed` victims that cannot be spared, each once.
 
     kube-scheduler proposed them for all resources together. Those without GPUs stay; those with GPUs go on
-    living if the victims of `eviction` free as much CPU and memory as all of them do.
+    living if `victims` free as much CPU and memory as all of them do.
     """
-    ours = {victim.uid: victim for victim in eviction.victims}
+    ours = {victim.uid: victim for victim in victims}
     without_gpus = [victim for victim in proposed if not victim.gpus]
     chosen = {**ours, **{victim.uid: victim for victim in without_gpus}}
     enough_cpu = _sum_cpu(chosen.values()) >= _sum_cpu(proposed)

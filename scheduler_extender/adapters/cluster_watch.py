@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 PATHS = {
     Kind.NODES: "/api/v1/nodes",
     Kind.PODS: "/api/v1/pods",
+    Kind.BUDGETS: "/apis/policy/v1/poddisruptionbudgets",
     Kind.GPU_TOPOLOGIES: f"/apis/{API_VERSION}/{GPU_TOPOLOGY_PLURAL}",
 }
 SELECTORS = {Kind.PODS: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}

@@ -94,6 +94,7 @@ def filled_cache(
     topologies: Sequence[dict[str, Any]],
     pods: Sequence[dict[str, Any]] = (),
     bare_nodes: Sequence[str] = (),
+    budgets: Sequence[dict[str, Any]] = (),
 ) -> ClusterCache:
     """A synced cache: a node for each topology, and `bare_nodes` without one."""
     names = [*(document["metadata"]["name"] for document in topologies), *bare_nodes]
@@ -101,4 +102,5 @@ def filled_cache(
     filled.apply(listed(Kind.NODES, *map(node, names)))
     filled.apply(listed(Kind.PODS, *pods))
     filled.apply(listed(Kind.GPU_TOPOLOGIES, *topologies))
+    filled.apply(listed(Kind.BUDGETS, *budgets))
     return filled

@@ -162,7 +162,7 @@ def test_a_new_list_replaces_what_was_known() -> None:
     cache.apply(listed(Kind.GPU_TOPOLOGIES, topology("n", FOUR, {0: "default/b"})))
     assert set(cache.snapshot().nodes) == {"n"}
     assert (gpus_of(cache).free, gpus_of(cache).available) == ((1, 2, 3), 3)
-    assert cache.sizes == {Kind.NODES: 1, Kind.PODS: 1, Kind.GPU_TOPOLOGIES: 1}
+    assert cache.sizes == {Kind.NODES: 1, Kind.PODS: 1, Kind.GPU_TOPOLOGIES: 1, Kind.BUDGETS: 0}
 
 
 def test_a_snapshot_does_not_change_any_more() -> None:
@@ -178,8 +178,9 @@ def test_a_snapshot_does_not_change_any_more() -> None:
 
 def test_the_cache_says_what_it_still_waits_for() -> None:
     cache = ClusterCache()
-    assert cache.waiting_for == (Kind.NODES, Kind.PODS, Kind.GPU_TOPOLOGIES)
+    assert cache.waiting_for == tuple(Kind)
     cache.apply(Listed(Kind.PODS, ()))
+    cache.apply(Listed(Kind.BUDGETS, ()))
     cache.apply(seen(Kind.NODES, node("n")))
     assert cache.waiting_for == (Kind.NODES, Kind.GPU_TOPOLOGIES)
 

@@ -163,7 +163,7 @@ def test_no_cheaper_eviction_exists(node: tuple[AffinityGraph, set[int], list[Oc
 def test_pods_that_stand_in_the_way_for_cpu_alone_still_go() -> None:
     eviction = cheapest_eviction(PAIRS, {0}, [pod("a", 0, 1)], 2)
     assert eviction is not None
-    chosen = with_what_the_scheduler_needs(eviction, [pod("cpu", 0)])
+    chosen = with_what_the_scheduler_needs(eviction.victims, [pod("cpu", 0)])
     assert [victim.uid for victim in chosen] == ["a", "cpu"]
 
 
@@ -178,4 +178,4 @@ def test_a_proposed_victim_is_spared_if_ours_free_as_much(
     eviction = cheapest_eviction(PAIRS, {0}, [pod("a", 0, 1)], 2)
     assert eviction is not None
     proposed = Occupant("b", 0, frozenset({2}), milli_cpu=milli_cpu, memory=memory)
-    assert [victim.uid for victim in with_what_the_scheduler_needs(eviction, [proposed])] == kept
+    assert [victim.uid for victim in with_what_the_scheduler_needs(eviction.victims, [proposed])] == kept
