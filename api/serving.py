@@ -72,6 +72,29 @@ class Tenant(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     weight: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 1
 
 
+class WarmUpTensor(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """One input of a warm-up sample: zeros (or empty texts), unless it says otherwise."""
+
+    shape: tuple[Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)], ...] = ()
+    """Without the rows, if the sample has `rows`."""
+    random: bool = False
+    """Random numbers in place of zeros."""
+    file: str | None = None
+    """A file with its elements: little-endian, row-major; each text after its length in bytes as uint32."""
+
+
+class WarmUpSample(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request that a version must run before it serves."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    """For messages."""
+    inputs: dict[str, WarmUpTensor]
+    """Each input of the model by its name."""
+    rows: Annotated[int, msgspec.Meta(ge=0, le=4_096)] = 0
+    """Each input is repeated so often along a first dimension; 0: the shapes are whole."""
+    runs: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 1
+
+
 class Execution(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How batches run."""
 
@@ -81,6 +104,8 @@ class Execution(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     """A batch is filled up with zero rows to the next of these sizes; growing. Empty: never."""
     max_rows: Annotated[int, msgspec.Meta(ge=0, le=4_096)] | None = None
     """Replaces `batching.maxBatchSize`, for repositories of other servers; 0: requests never share a run."""
+    warm_up: Annotated[tuple[WarmUpSample, ...], msgspec.Meta(max_length=64)] = ()
+    """Run by each version before it serves, after the sizes that batches will have."""
 
 
 class ServedVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -103,6 +103,13 @@ SERVER_OPTIONS = (
         "auto, cpu, cuda or tensorrt (auto: the best that this machine has)",
         ("auto", "cpu", "cuda", "tensorrt"),
     ),
+    Option(
+        "warm_up_seconds",
+        float,
+        _NUMBER,
+        "longest warm-up of one version before it serves, in s; 0 for the probe alone (10)",
+        (0, 3_600),
+    ),
 )
 NEGOTIATION_OPTIONS = (
     Option("negotiation", boolean, "true or false", "offer clients to negotiate about batching (on)"),

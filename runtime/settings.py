@@ -27,6 +27,7 @@ SlaPolicy = Literal["lowest", "reject"]
 SLA_AUDIENCE = "mcp2026-runtime"
 OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 """The variable of OpenTelemetry itself; our own, and the flag, win over it."""
+WARM_UP_SECONDS = 10.0
 ProviderChoice = Literal["auto", "cpu", "cuda", "tensorrt"]
 
 
@@ -70,6 +71,8 @@ class Settings:
     log_level: LogLevel = "INFO"
     threads: int | None = None
     provider: ProviderChoice = "auto"
+    warm_up_seconds: float = WARM_UP_SECONDS
+    """Longest warm-up of one version in one worker; a run that would not fit is left out."""
     sla_keys: str | None = None
     """A file or a URL; None: tokens are not looked at."""
     sla_audience: str = SLA_AUDIENCE

@@ -5,6 +5,7 @@ all that it has learned, a change of limits keeps its session.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 
 from mcp2026.api.serving import ServedVersion, ServingConfig, same_scheduling
@@ -17,7 +18,8 @@ from mcp2026.runtime.model.probe import probe
 from mcp2026.runtime.model.quiet_thread import QuietThread
 from mcp2026.runtime.model.sessions import OpenModel, open_model
 from mcp2026.runtime.model.signature import Signature, spec_of
-from mcp2026.runtime.settings import ProviderChoice
+from mcp2026.runtime.model.warm_up import needs_warm_up, warm_up
+from mcp2026.runtime.settings import WARM_UP_SECONDS, ProviderChoice
 
 _NOTHING: Mapping[str, LoadedVersion] = MappingProxyType({})
 
@@ -31,8 +33,11 @@ def load_model(
     *,
     may_differ: bool = False,
     quiet: QuietThread | None = None,
+    warm_up_seconds: float = WARM_UP_SECONDS,
 ) -> ServedModel:
     """Load and warm every version of `config` that is not among `live`, what is served now, by version id.
+
+    The warm-up beyond the probe takes `warm_up_seconds` for each version; 0: there is none.
 
     New versions must fit those that are live, unless they `may_differ` or the configuration allows it. What
     takes long is done by `quiet`, if there is one, so that callers of what is live do not feel it.
@@ -44,12 +49,17 @@ def load_model(
     """
     versions = []
     for served in config.versions:
-        version = _again(live.get(served.version_id), config, served)
+        before = live.get(served.version_id)
+        version = _again(before, config, served)
+        cold = version is None or (before is not None and needs_warm_up(before.config, config))
         if version is None:
             counters = counters_of(config.model, served.version_id)
             version = load_version(config, served, threads, provider, counters, quiet)
             if live and not (may_differ or config.allow_incompatible):
                 _check_compatible(_reference(live, config), version, served.path)
+        if cold and version is not before:
+            warm = partial(warm_up, version, served.path, warm_up_seconds)
+            warm() if quiet is None else quiet.run(warm)
         versions.append(version)
     return served_model(config, versions, counters_of)
 

@@ -225,6 +225,7 @@ class Worker:
             {version.version_id: version for version in live},
             may_differ=may_differ,
             quiet=self._quiet if self._health.phase is not Phase.LOADING else None,
+            warm_up_seconds=settings.warm_up_seconds,
         )
 
     async def _load(self) -> None:

@@ -14,7 +14,6 @@ from mcp2026.runtime.model.triton.model_config_pb2 import (
     ModelInput,
     ModelInstanceGroup,
     ModelOutput,
-    ModelWarmup,
 )
 from mcp2026.runtime.model.triton.refusal import Refusal
 
@@ -24,8 +23,8 @@ MAX_LEVELS = 100
 MAX_DELAY_US = 65_535_000
 MAX_TIMEOUT_US = 3_600_000_000
 MAX_QUEUE = 1_000_000
-WARM_ROWS = 2
-"""A version is not ready before it has run on random rows, one and two at a time."""
+MAX_SAMPLES = 64
+MAX_RUNS = 1_000
 
 Check = Callable[[Any], tuple[str, str] | None]
 """Problem and what is supported, None if the value is accepted."""
@@ -49,23 +48,18 @@ def _one_of(*values: str) -> Check:
     return check
 
 
-def _file_name(value: Any) -> tuple[str, str] | None:
-    plain = "/" not in value and "\0" not in value and value not in (".", "..")
-    return None if plain else (f"is {value!r}", "the name of a file in the version's folder")
+def _file_in(folder: str) -> Check:
+    def check(value: Any) -> tuple[str, str] | None:
+        plain = "/" not in value and "\0" not in value and value not in (".", "..")
+        return None if plain else (f"is {value!r}", f"the name of a file in {folder}")
+
+    return check
 
 
 def _parameter(key: str, value: Any) -> tuple[str, str] | None:
     if key in _THREADS and value.string_value in ("", "0"):
         return None
     return f"is {value.string_value!r}", _PARAMETERS.get(key, "no parameters")
-
-
-def _warmup(sample: ModelWarmup) -> tuple[str, str] | None:
-    made = all(entry.zero_data or entry.random_data for entry in sample.inputs.values())
-    if made and sample.batch_size <= WARM_ROWS:
-        return None
-    what = f"has {sample.batch_size} rows" if made else "reads its data from a file"
-    return what, f"zero_data or random_data of up to {WARM_ROWS} rows"
 
 
 _THREADS = ("intra_op_thread_count", "inter_op_thread_count")
@@ -84,7 +78,7 @@ _CHECKS: dict[str, Check] = {
     "name": _any,  # compared with the folder's
     "platform": _one_of("onnxruntime_onnx"),
     "backend": _one_of("onnxruntime"),
-    "default_model_filename": _file_name,
+    "default_model_filename": _file_in("the version's folder"),
     "max_batch_size": _between(0, MAX_ROWS),
     "version_policy.latest.num_versions": _any,
     "version_policy.specific.versions": _any,
@@ -104,7 +98,14 @@ _CHECKS: dict[str, Check] = {
     "dynamic_batching.max_queue_delay_microseconds": _between(0, MAX_DELAY_US),
     "dynamic_batching.priority_levels": _between(0, MAX_LEVELS),
     "dynamic_batching.default_priority_level": _between(1, MAX_LEVELS),
-    "model_warmup": _warmup,
+    "model_warmup.name": _any,
+    "model_warmup.batch_size": _any,  # compared with max_batch_size
+    "model_warmup.count": _between(0, MAX_RUNS),
+    "model_warmup.inputs.data_type": _any,  # compared with the model, as dims are
+    "model_warmup.inputs.dims": _any,
+    "model_warmup.inputs.zero_data": _any,
+    "model_warmup.inputs.random_data": _any,
+    "model_warmup.inputs.input_data_file": _file_in("the model's folder warmup"),
 }
 for _policy in ("dynamic_batching.default_queue_policy", "dynamic_batching.priority_queue_policy"):
     _CHECKS[f"{_policy}.timeout_action"] = _any
@@ -122,6 +123,8 @@ _GROUPS = {
     "output",
     "output.reshape",
     "instance_group",
+    "model_warmup",
+    "model_warmup.inputs",
     "dynamic_batching",
     "dynamic_batching.default_queue_policy",
     "dynamic_batching.priority_queue_policy",
@@ -217,6 +220,13 @@ def _refused_together(config: ModelConfig) -> Iterator[Refusal]:
     instances = sum(max(1, group.count) for group in config.instance_group)
     if instances > MAX_INSTANCES:
         yield Refusal("instance_group", f"asks for {instances} instances", f"1 to {MAX_INSTANCES}")
+    most = max(1, config.max_batch_size)
+    for index, sample in enumerate(config.model_warmup):
+        if sample.batch_size > most:
+            field = f"model_warmup[{index}].batch_size"
+            yield Refusal(field, f"is {sample.batch_size}", f"1 to {most} (max_batch_size)")
+    if len(config.model_warmup) > MAX_SAMPLES:
+        yield Refusal("model_warmup", f"has {len(config.model_warmup)} samples", f"up to {MAX_SAMPLES}")
     for index, taken in enumerate(config.input):
         yield from _reshaped(f"input[{index}]", taken)
     for index, given in enumerate(config.output):

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from mcp2026.api.serving import ServedVersion, ServingConfig
 from mcp2026.runtime.errors import ModelLoadError
 from mcp2026.runtime.model.onnx_file import file_of
@@ -19,6 +21,7 @@ from mcp2026.runtime.model.triton.refusal import Refusal, RepositoryError
 from mcp2026.runtime.model.triton.scheduling import scheduling_of
 from mcp2026.runtime.model.triton.tensors import completed, misfits
 from mcp2026.runtime.model.triton.versions import choose_versions
+from mcp2026.runtime.model.triton.warm_up import WARM_UP_FOLDER, sample_misfits, warm_up_samples
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +113,8 @@ def read_model(path: Path, name: str) -> ServingConfig:
     newest = max(chosen)
     config = completed(config, values_of(files[newest]))
     for version, file in files.items():
-        if wrong := misfits(config, values_of(file)):
+        values = values_of(file)
+        if wrong := misfits(config, values) + sample_misfits(config, values, folder):
             raise RepositoryError(f"{config_path} (version {version})", wrong)
     scheduling = scheduling_of(config)
     return ServingConfig(
@@ -122,7 +126,7 @@ def read_model(path: Path, name: str) -> ServingConfig:
         batching=scheduling.batching,
         queue=scheduling.queue,
         priorities=scheduling.priorities,
-        execution=scheduling.execution,
+        execution=msgspec.structs.replace(scheduling.execution, warm_up=warm_up_samples(config, folder)),
     )
 
 
@@ -145,7 +149,7 @@ def _versions_in(folder: Path) -> tuple[int, ...]:
         name = entry.name
         if _is_version(name):
             versions.append(int(name))
-        else:
+        elif name != WARM_UP_FOLDER:
             log.warning("model %s: folder %s is no version: allowed: 1, 2, …", folder.name, name)
     return tuple(sorted(versions))
 

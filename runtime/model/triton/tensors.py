@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 DEFAULT_MAX_BATCH_SIZE = 4
 """What Triton gives a model that can be batched and does not say how far (default-max-batch-size)."""
 
-_DATA_TYPES = {
+DATA_TYPES = {
     1: "TYPE_FP32",
     2: "TYPE_UINT8",
     3: "TYPE_INT8",
@@ -81,10 +81,10 @@ def _compared(
     if value is None:
         yield Refusal(f"{field}.name", f"is {tensor.name!r}, which the model has not", ", ".join(actual))
         return
-    wanted = _DATA_TYPES.get(value.element_type)
+    wanted = DATA_TYPES.get(value.element_type)
     if wanted is None:
         kind = ELEMENT_NAMES.get(value.element_type, "no tensor")
-        yield Refusal(f"{field}.data_type", f"the model has {kind} here", ", ".join(_DATA_TYPES.values()))
+        yield Refusal(f"{field}.data_type", f"the model has {kind} here", ", ".join(DATA_TYPES.values()))
     elif DataType.Name(tensor.data_type) != wanted:
         yield Refusal(f"{field}.data_type", f"is {DataType.Name(tensor.data_type)}", wanted)
     if value.shape is None:

@@ -21,10 +21,12 @@ def metrics_for(*configs: ServingConfig) -> RuntimeMetrics:
     return metrics
 
 
-def loaded_model(config: ServingConfig, metrics: RuntimeMetrics | None = None) -> ServedModel:
-    """Load every version of `config` with one compute thread."""
+def loaded_model(
+    config: ServingConfig, metrics: RuntimeMetrics | None = None, warm_up_seconds: float = 0.0
+) -> ServedModel:
+    """Load every version of `config` with one compute thread, by default cold."""
     counters = metrics or metrics_for(config)
-    return load_model(config, 1, "cpu", counters.version)
+    return load_model(config, 1, "cpu", counters.version, warm_up_seconds=warm_up_seconds)
 
 
 def loaded_version(path: Path | str, batching: Batching | None = None) -> LoadedVersion:

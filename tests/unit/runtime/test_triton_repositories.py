@@ -14,6 +14,8 @@ from mcp2026.api.serving import (
     Batching,
     Priorities,
     QueuePolicy,
+    WarmUpSample,
+    WarmUpTensor,
     decode_serving_config,
     encode_serving_config,
 )
@@ -99,7 +101,8 @@ def test_all_that_is_understood_is_carried_over(repository: Repository) -> None:
       priority_queue_policy {{key: 1 value {{max_queue_size: 7}}}}
     }}
     model_warmup [{{
-      name: "zeros" batch_size: 1 inputs {{key: "x" value {{data_type: TYPE_FP32 zero_data: true}}}}
+      name: "zeros" batch_size: 8 count: 2
+      inputs {{key: "x" value {{data_type: TYPE_FP32 dims: [3] zero_data: true}}}}
     }}]
     parameters {{key: "intra_op_thread_count" value {{string_value: "0"}}}}
     model_transaction_policy {{decoupled: false}}
@@ -109,6 +112,7 @@ def test_all_that_is_understood_is_carried_over(repository: Repository) -> None:
     assert config.queue == QueuePolicy(100, 2.5, 2.5, "Delay")
     assert config.priorities == Priorities(3, 2, {1: QueuePolicy(7)})
     assert (config.execution.instances, config.execution.max_rows) == (3, 64)
+    assert config.execution.warm_up == (WarmUpSample("zeros", {"x": WarmUpTensor((3,))}, 8, 2),)
     assert decode_serving_config(encode_serving_config(config)) == config
 
 
@@ -184,15 +188,16 @@ def test_all_that_is_understood_is_carried_over(repository: Repository) -> None:
         ),
         ('parameters {key: "other" value {string_value: "4"}}', 'parameters["other"]', "no parameters"),
         (
-            'model_warmup [{name: "w" batch_size: 8 inputs {key: "x" value {random_data: true}}}]',
-            "model_warmup[0]",
-            "up to 2 rows",
+            'max_batch_size: 4 model_warmup [{batch_size: 8 inputs {key: "x" value {zero_data: true}}}]',
+            "model_warmup[0].batch_size",
+            "1 to 4",
         ),
         (
-            'model_warmup [{inputs {key: "x" value {input_data_file: "data"}}}]',
-            "model_warmup[0]",
-            "zero_data",
+            'model_warmup [{batch_size: 1 inputs {key: "x" value {input_data_file: "../data"}}}]',
+            "model_warmup[0].inputs[x].input_data_file",
+            "folder warmup",
         ),
+        ("model_warmup [{batch_size: 1 count: 2000}]", "model_warmup[0].count", "0 to 1000"),
         ('input [{name: "x" allow_ragged_batch: true}]', "input[0].allow_ragged_batch", "one shape"),
         ('input [{name: "x" optional: true}]', "input[0].optional", "every request"),
         ('input [{name: "x" dims: [3] reshape {shape: [1, 3]}}]', "input[0].reshape", "[3]"),
