@@ -37,3 +37,32 @@ class SnapshotFormatError(TopologyError):
         super().__init__(f"{source}: {problem}")
         self.source = source
         self.problem = problem
+
+
+class MigPlanError(TopologyError):
+    """A layout of MIG instances cannot be had."""
+
+
+class UnknownMigProfileError(MigPlanError):
+    """The GPU has no such profile."""
+
+    def __init__(self, profile: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(f"MIG profile {profile}: not one of this GPU; allowed: {', '.join(allowed)}")
+        self.profile = profile
+        self.allowed = allowed
+
+
+class LayoutDoesNotFitError(MigPlanError):
+    """The wanted instances do not fit on a GPU together, empty or not."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"MIG layout: {problem}")
+        self.problem = problem
+
+
+class InstancesInTheWayError(MigPlanError):
+    """The wanted instances fit only after instances that are in use have ended; `instances` names these."""
+
+    def __init__(self, instances: tuple[str, ...]) -> None:
+        super().__init__(f"MIG layout: in use and in the way: {', '.join(instances)}")
+        self.instances = instances
