@@ -66,3 +66,11 @@ class InstancesInTheWayError(MigPlanError):
     def __init__(self, instances: tuple[str, ...]) -> None:
         super().__init__(f"MIG layout: in use and in the way: {', '.join(instances)}")
         self.instances = instances
+
+
+class NoSuchDevicesError(TopologyError):
+    """The devices that are offered do not allow a choice."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"devices: {problem}")
+        self.problem = problem
