@@ -8,12 +8,21 @@ import logging
 import os
 import signal
 import sys
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
 
 from aiohttp import web
+from kubernetes.aio import client
 
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.structured_log import configure_logging
+from mcp2026.scheduler_extender.adapters.bindings import Bindings
+from mcp2026.scheduler_extender.adapters.certificates import ServerCertificates
 from mcp2026.scheduler_extender.adapters.cluster_watch import ClusterWatch, cluster_configuration
+from mcp2026.scheduler_extender.background import Background
+from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.errors import AddressInUseError, ExtenderError
 from mcp2026.scheduler_extender.metrics import Metrics
@@ -25,6 +34,8 @@ log = logging.getLogger("mcp2026.scheduler_extender")
 
 KEEPALIVE_SECONDS = 300
 """Longer than the 90 s for which Go keeps an idle connection: the side that reuses it closes it."""
+EXPIRY_SECONDS = 5
+"""How often reservations are looked through for those that nobody took."""
 SHUTDOWN_SECONDS = 5
 """For requests under way; the longest that kube-scheduler waits by default."""
 
@@ -60,41 +71,64 @@ async def run(settings: Settings) -> None:
     memo = ScoreMemo()
     metrics = Metrics(cache, memo)
     watch = ClusterWatch(configuration, cache.apply, lambda kind: metrics.watch_breaks.labels(kind).inc())
-    server = ExtenderServer(cache, memo, metrics, watch.problems)
+    choices = Background("choices")
+    certificates = None if settings.tls is None else ServerCertificates(settings.tls)
 
-    runners = [await _listen(server.verbs_app(), settings.host, settings.port, "verbs")]
-    try:
+    async with AsyncExitStack() as at_the_end:
+        at_the_end.callback(choices.close)
+        api = await at_the_end.enter_async_context(client.ApiClient(configuration))
+        binder = Binder(cache, memo, Bindings(api), choices, time.monotonic)
+        server = ExtenderServer(cache, memo, metrics, watch.problems, choices, binder)
+        at_the_end.callback(server.close)
+        runners: list[web.AppRunner] = []
+        at_the_end.push_async_callback(_close, server, runners)
+        verbs = server.verbs_app()
+        runners.append(await _listen(verbs, settings.host, settings.port, "verbs", certificates))
         if settings.metrics_port is not None:
             app = server.health_app()
             runners.append(await _listen(app, settings.metrics_host, settings.metrics_port, "health"))
-        await _until_stopped(stop, watch)
-    finally:
-        server.begin_closing()
-        for runner in runners:
-            await runner.cleanup()
-        server.close()
+        loops = [watch.run(), _expire(cache)]
+        if certificates is not None:
+            loops.append(certificates.follow())
+        await _until_stopped(stop, loops)
     log.info("ended on request")
 
 
-async def _until_stopped(stop: asyncio.Event, watch: ClusterWatch) -> None:
-    """Wait for `stop`, following the cluster; a defect in following it ends the process."""
-    following = asyncio.create_task(watch.run())
+async def _close(server: ExtenderServer, runners: list[web.AppRunner]) -> None:
+    server.begin_closing()
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def _expire(cache: ClusterCache) -> None:
+    while True:
+        await asyncio.sleep(EXPIRY_SECONDS)
+        for key in cache.expire(time.monotonic()):
+            log.warning("%s was never seen bound: what was reserved for it is free again", key)
+
+
+async def _until_stopped(stop: asyncio.Event, loops: list[Coroutine[Any, Any, None]]) -> None:
+    """Wait for `stop` while `loops` run; a defect in one of them ends the process."""
+    running = [asyncio.create_task(loop) for loop in loops]
     stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait((following, stopping), return_when=asyncio.FIRST_COMPLETED)
-    if following.done():
-        stopping.cancel()
-        await following
-    following.cancel()
-    await asyncio.wait((following,))
+    done, _ = await asyncio.wait((*running, stopping), return_when=asyncio.FIRST_COMPLETED)
+    for task in (*running, stopping):
+        task.cancel()
+    await asyncio.wait((*running, stopping))
+    for task in done - {stopping}:
+        await task
 
 
-async def _listen(app: web.Application, host: str, port: int, what: str) -> web.AppRunner:
+async def _listen(
+    app: web.Application, host: str, port: int, what: str, certificates: ServerCertificates | None = None
+) -> web.AppRunner:
     runner = web.AppRunner(
         app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS
     )
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        context = None if certificates is None else certificates.context
+        await web.TCPSite(runner, host, port, ssl_context=context).start()
     except OSError as error:
         await runner.cleanup()
         raise AddressInUseError(host, port, error.strerror or str(error)) from error

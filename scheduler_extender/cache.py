@@ -92,6 +92,10 @@ class ClusterCache:
         self._remember(pod)
         self._assumed[pod.key] = until
 
+    def is_assumed(self, key: str) -> bool:
+        """Tell whether the pod `key` is assumed to be bound, and was not seen bound."""
+        return key in self._assumed
+
     def release(self, key: str) -> None:
         """Stop assuming that the pod `key` is bound; one that the watch has shown stays."""
         if self._assumed.pop(key, None) is not None:

@@ -184,7 +184,7 @@ def observe(kind: Kind, document: bytes | msgspec.Raw) -> Observed:
         case Kind.NODES:
             return ObservedNode(msgspec.json.decode(document, type=Node).metadata.name)
         case Kind.PODS:
-            return _observe_pod(msgspec.json.decode(document, type=Pod))
+            return observed_pod(msgspec.json.decode(document, type=Pod))
         case Kind.GPU_TOPOLOGIES:
             return observe_topology(msgspec.json.decode(document, type=dict[str, Any]))
         case Kind.BUDGETS:
@@ -198,7 +198,8 @@ def observe(kind: Kind, document: bytes | msgspec.Raw) -> Observed:
             )
 
 
-def _observe_pod(pod: Pod) -> ObservedPod:
+def observed_pod(pod: Pod) -> ObservedPod:
+    """Return what we keep of a pod."""
     demands: tuple[Demand, ...] = ()
     with suppress(InvalidQuantityError):  # the API server admits no such pod, and it can never run
         demands = demands_of(pod.spec) if pod.spec else ()

@@ -1,6 +1,7 @@
 """The verbs, from decoded arguments to results: each takes one snapshot and decides on it alone."""
 
 from mcp2026.scheduler_extender.filtering import filter_nodes
+from mcp2026.scheduler_extender.preempting import preempt
 from mcp2026.scheduler_extender.prioritizing import prioritize_nodes
 from mcp2026.scheduler_extender.request import demands_of
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
@@ -8,9 +9,11 @@ from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
 from mcp2026.scheduler_extender.wire import (
     ExtenderArgs,
     ExtenderFilterResult,
+    ExtenderPreemptionResult,
     HostPriority,
     HostPriorityList,
     NodeList,
+    PreemptionArgs,
 )
 
 
@@ -40,3 +43,15 @@ def decide_prioritize(snapshot: ClusterSnapshot, args: ExtenderArgs, memo: Score
     """
     priorities = prioritize_nodes(snapshot, args.node_names, demands_of(args.spec), memo)
     return tuple(HostPriority(host, score) for host, score in priorities.items())
+
+
+def decide_preempt(
+    snapshot: ClusterSnapshot, args: PreemptionArgs, memo: ScoreMemo
+) -> ExtenderPreemptionResult:
+    """Return the victims of each node on which evicting pods makes room.
+
+    Raises:
+        InvalidQuantityError: the pod asks for an amount that is no whole number of GPUs.
+
+    """
+    return ExtenderPreemptionResult(preempt(snapshot, args, demands_of(args.spec), memo))

@@ -69,5 +69,12 @@ class AddressInUseError(ExtenderError):
         )
 
 
+class CertificateError(ExtenderError):
+    """A certificate, key or CA cannot be used."""
+
+    def __init__(self, files: object, problem: str) -> None:
+        super().__init__(f"{files}: {problem}; give PEM files of a certificate, its own key, and a CA")
+
+
 class NoClusterError(ExtenderError):
     """No configuration was found that leads to an API server."""

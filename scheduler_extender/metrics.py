@@ -18,8 +18,11 @@ class Outcome(StrEnum):
     """How a call of a verb ended."""
 
     FITS = "fits"
-    """filter found a node."""
+    """filter found a node, or preempt one where evicting pods helps."""
     NOTHING_FITS = "nothing_fits"
+    BOUND = "bound"
+    REFUSED = "refused"
+    """bind was refused by the API server, or its outcome is not known."""
     RANKED = "ranked"
     """prioritize gave its list."""
     NOT_SYNCED = "not_synced"

@@ -1,76 +1,97 @@
 """The HTTP face: verbs for kube-scheduler, health and metrics for everyone else. It translates only.
 
-kube-scheduler takes any status but 200 as a failure of the extender, and the text in a filter result's
-`Error` as a reason to tell the user. So what is wrong with the caller's bytes gets a 4xx, and what is wrong
-with the moment (not synced) or the pod gets a 200 with an `Error`. prioritize has no place for an error:
-there it is a 503 or 400, and the scheduler goes on without our scores.
+kube-scheduler takes any status but 200 as a failure of the extender, and the `Error` in the result of filter
+or bind as a reason to tell the user. So what is wrong with the caller's bytes gets a 4xx, and what is wrong
+with the moment (not synced, filled up) or the pod gets a 200 with an `Error`. prioritize and preempt have no
+place for an error: there it is a 503 or 400, and the scheduler goes on without our answer.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from time import perf_counter
 
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from mcp2026.scheduler_extender.background import Background
+from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
-from mcp2026.scheduler_extender.decisions import decide_filter, decide_prioritize
+from mcp2026.scheduler_extender.cluster_events import ObservedPod, observed_pod
+from mcp2026.scheduler_extender.decisions import decide_filter, decide_preempt, decide_prioritize
 from mcp2026.scheduler_extender.errors import (
+    BindingRefusedError,
+    BindingUncertainError,
     InvalidQuantityError,
     MalformedRequestError,
+    NoRoomError,
     NotSyncedError,
 )
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
 from mcp2026.scheduler_extender.wire import (
-    ExtenderArgs,
+    ExtenderBindingResult,
     ExtenderFilterResult,
     HostPriorityList,
     decode_args,
+    decode_binding,
+    decode_preemption,
     encode,
 )
 
 log = logging.getLogger(__name__)
 
-FILTER = "filter"
-PRIORITIZE = "prioritize"
+FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
 
 MAX_BODY_BYTES = 32 * 2**20
 """A verb's body: 5,000 whole nodes of 6 KiB each."""
+PODS_REMEMBERED = 10_000
+"""Pods between filter and bind; one that is forgotten is read from the API server."""
 
-_Decided = tuple[ExtenderFilterResult | HostPriorityList, Outcome]
-_Decide = Callable[[ClusterSnapshot, ExtenderArgs], _Decided]
+_Answered = tuple[bytes, Outcome]
+_Verb = Callable[[bytes], Awaitable[_Answered]]
 
 
 class ExtenderServer:
     """The handlers, over one cache.
 
-    `problems` tells, as long as there is one, what keeps a kind of object from being read. Decisions are
-    made in one thread for each verb, beside the event loop, so that neither filter nor health has to wait
-    while prioritize scores machines that it has not met before.
+    `problems` tells, as long as there is one, what keeps a kind of object from being read. Decisions are made
+    in threads beside the event loop: filter in one of its own, so that it never waits while prioritize or
+    preempt score machines that they have not met before; `choices` is the thread that owns `memo`.
     """
 
     def __init__(
-        self, cache: ClusterCache, memo: ScoreMemo, metrics: Metrics, problems: Mapping[str, str]
+        self,
+        cache: ClusterCache,
+        memo: ScoreMemo,
+        metrics: Metrics,
+        problems: Mapping[str, str],
+        choices: Background,
+        binder: Binder,
     ) -> None:
         self._cache = cache
         self._memo = memo
         self._metrics = metrics
         self._problems = problems
-        self._threads = {
-            verb: ThreadPoolExecutor(max_workers=1, thread_name_prefix=verb) for verb in (FILTER, PRIORITIZE)
-        }
+        self._choices = choices
+        self._filters = Background(FILTER)
+        self._binder = binder
+        self._pods: OrderedDict[str, ObservedPod] = OrderedDict()
         self._closing = False
 
     def verbs_app(self) -> web.Application:
         """Return the application that serves the verbs, health and metrics."""
         app = self.health_app()
-        app.router.add_post("/v1/filter", self._filter)
-        app.router.add_post("/v1/prioritize", self._prioritize)
+        verbs: dict[str, _Verb] = {
+            FILTER: self._filter,
+            PRIORITIZE: self._prioritize,
+            PREEMPT: self._preempt,
+            BIND: self._bind,
+        }
+        for verb, answer in verbs.items():
+            app.router.add_post(f"/v1/{verb}", self._handler(verb, answer))
         return app
 
     def health_app(self) -> web.Application:
@@ -87,57 +108,87 @@ class ExtenderServer:
 
     def close(self) -> None:
         """Let the decisions being made end, and make no more."""
-        for thread in self._threads.values():
-            thread.shutdown(wait=True)
+        self._filters.close()
 
-    async def _filter(self, request: web.Request) -> web.Response:
-        return await self._answer(request, FILTER, self._decide_filter)
+    # ---- the verbs ----
 
-    async def _prioritize(self, request: web.Request) -> web.Response:
-        return await self._answer(request, PRIORITIZE, self._decide_prioritize)
-
-    def _decide_filter(self, snapshot: ClusterSnapshot, args: ExtenderArgs) -> _Decided:
-        result = decide_filter(snapshot, args)
+    async def _filter(self, body: bytes) -> _Answered:
+        args = await self._filters.call(decode_args, body)
+        if self._cache.is_assumed(args.key):
+            self._cache.release(args.key)  # what is asked about anew was not bound
+        snapshot = self._snapshot()
+        result = await self._filters.call(decide_filter, snapshot, args)
+        self._remember(observed_pod(args.pod))
         fits = len(args.node_names) - len(result.failed_nodes) - len(result.failed_and_unresolvable_nodes)
-        log.debug("filter %s/%s: %d of %d nodes fit", args.namespace, args.name, fits, len(args.node_names))
-        return result, Outcome.FITS if fits else Outcome.NOTHING_FITS
+        log.debug("filter %s: %d of %d nodes fit", args.key, fits, len(args.node_names))
+        return encode(result), Outcome.FITS if fits else Outcome.NOTHING_FITS
 
-    def _decide_prioritize(self, snapshot: ClusterSnapshot, args: ExtenderArgs) -> _Decided:
-        return decide_prioritize(snapshot, args, self._memo), Outcome.RANKED
+    async def _prioritize(self, body: bytes) -> _Answered:
+        ranks = await self._choices.call(_ranks, body, self._snapshot(), self._memo)
+        return encode(ranks), Outcome.RANKED
 
-    async def _answer(self, request: web.Request, verb: str, decide: _Decide) -> web.Response:
+    async def _preempt(self, body: bytes) -> _Answered:
+        args = await self._choices.call(decode_preemption, body)
+        result = await self._choices.call(decide_preempt, self._snapshot(), args, self._memo)
+        helped = len(result.node_name_to_meta_victims)
+        log.info(
+            "preempt for %s/%s: on %d of %d nodes evicting pods helps",
+            args.pod.metadata.namespace,
+            args.pod.metadata.name,
+            helped,
+            len(args.proposed),
+        )
+        return encode(result), Outcome.FITS if helped else Outcome.NOTHING_FITS
+
+    async def _bind(self, body: bytes) -> _Answered:
+        args = decode_binding(body)
+        self._snapshot()
+        where = f"{args.namespace}/{args.name} to {args.node}"
         try:
-            body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            self._metrics.decisions.labels(verb, Outcome.MALFORMED).inc()
-            limit = f"the body is over {MAX_BODY_BYTES} bytes; set nodeCacheCapable: true"
-            return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit)
-        started = perf_counter()
-        try:
-            answer, outcome = await asyncio.get_running_loop().run_in_executor(
-                self._threads[verb], _decide_bytes, body, self._snapshot_or_reason(), decide
-            )
-            response = web.Response(body=answer, content_type="application/json")
-        except MalformedRequestError as error:
-            outcome, response = Outcome.MALFORMED, _error(HTTPStatus.BAD_REQUEST, str(error))
-        except NotSyncedError as error:
-            outcome = Outcome.NOT_SYNCED
-            response = _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        except InvalidQuantityError as error:
-            outcome, response = Outcome.MALFORMED, _refusal(verb, HTTPStatus.BAD_REQUEST, str(error))
-        except Exception:
-            log.exception("%s failed", verb)
-            outcome = Outcome.FAILED
-            response = _error(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "a defect of the scheduler extender; its log tells more"
-            )
-        self._metrics.decisions.labels(verb, outcome).inc()
-        self._metrics.latency.labels(verb).observe(perf_counter() - started)
-        return response
+            reserved = await self._binder.bind(args, self._pods.pop(args.uid, None))
+        except NoRoomError as error:
+            log.info("not bound: %s: %s", where, error)
+            return encode(ExtenderBindingResult(str(error))), Outcome.NOTHING_FITS
+        except (BindingRefusedError, BindingUncertainError) as error:
+            log.warning("not bound, or not known: %s: %s", where, error)
+            return encode(ExtenderBindingResult(str(error))), Outcome.REFUSED
+        log.info("bound %s", where, extra={"devices": reserved})
+        return encode(ExtenderBindingResult()), Outcome.BOUND
 
-    def _snapshot_or_reason(self) -> ClusterSnapshot | NotSyncedError:
-        waiting_for = self._cache.waiting_for
-        return NotSyncedError(waiting_for, self._problems) if waiting_for else self._cache.snapshot()
+    def _remember(self, pod: ObservedPod) -> None:
+        self._pods[pod.uid] = pod
+        self._pods.move_to_end(pod.uid)
+        if len(self._pods) > PODS_REMEMBERED:
+            self._pods.popitem(last=False)
+
+    def _snapshot(self) -> ClusterSnapshot:
+        """Return the cluster as it is now.
+
+        Raises:
+            NotSyncedError: it was not read whole yet.
+
+        """
+        if waiting_for := self._cache.waiting_for:
+            raise NotSyncedError(waiting_for, self._problems)
+        return self._cache.snapshot()
+
+    # ---- from requests to verbs, and from errors to responses ----
+
+    def _handler(self, verb: str, answer: _Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                body = await request.read()
+            except web.HTTPRequestEntityTooLarge:
+                self._metrics.decisions.labels(verb, Outcome.MALFORMED).inc()
+                limit = f"the body is over {MAX_BODY_BYTES} bytes; set nodeCacheCapable: true"
+                return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit)
+            started = perf_counter()
+            response, outcome = await _respond(verb, answer, body)
+            self._metrics.decisions.labels(verb, outcome).inc()
+            self._metrics.latency.labels(verb).observe(perf_counter() - started)
+            return response
+
+        return handle
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -145,9 +196,10 @@ class ExtenderServer:
     async def _readyz(self, _: web.Request) -> web.Response:
         if self._closing:
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="closing\n")
-        state = self._snapshot_or_reason()
-        if isinstance(state, NotSyncedError):
-            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{state}\n")
+        try:
+            self._snapshot()
+        except NotSyncedError as error:
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{error}\n")
         return web.Response(text="ok\n")
 
     async def _serve_metrics(self, _: web.Request) -> web.Response:
@@ -155,20 +207,32 @@ class ExtenderServer:
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def _decide_bytes(
-    body: bytes, state: ClusterSnapshot | NotSyncedError, decide: _Decide
-) -> tuple[bytes, Outcome]:
-    args = decode_args(body)
-    if isinstance(state, NotSyncedError):
-        raise state
-    result, outcome = decide(state, args)
-    return encode(result), outcome
+def _ranks(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo) -> HostPriorityList:
+    return decide_prioritize(snapshot, decode_args(body), memo)
+
+
+async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response, Outcome]:
+    try:
+        content, outcome = await answer(body)
+        return web.Response(body=content, content_type="application/json"), outcome
+    except MalformedRequestError as error:
+        return _error(HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED
+    except NotSyncedError as error:
+        return _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error)), Outcome.NOT_SYNCED
+    except InvalidQuantityError as error:
+        return _refusal(verb, HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED
+    except Exception:
+        log.exception("%s failed", verb)
+        reason = "a defect of the scheduler extender; its log tells more"
+        return _error(HTTPStatus.INTERNAL_SERVER_ERROR, reason), Outcome.FAILED
 
 
 def _refusal(verb: str, status: HTTPStatus, reason: str) -> web.Response:
     """Return `reason` where the scheduler will show it to the user, else as an error with `status`."""
     if verb == FILTER:
         return web.Response(body=encode(ExtenderFilterResult(error=reason)), content_type="application/json")
+    if verb == BIND:
+        return web.Response(body=encode(ExtenderBindingResult(reason)), content_type="application/json")
     return _error(status, reason)
 
 

@@ -13,6 +13,20 @@ from mcp2026.api.structured_log import LogFormat, LogLevel
 
 LOOPBACK = "127.0.0.1"
 EVERY_ADDRESS = "0.0.0.0"
+TLS_FLAGS = {
+    "--tls-cert-file": "certificate chain of the verbs",
+    "--tls-private-key-file": "its key",
+    "--client-ca-file": "CA of the certificates of those who may call the verbs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: the server's certificate chain and key, and the CA of clients that may call the verbs."""
+
+    certificate: Path
+    private_key: Path
+    client_ca: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +40,18 @@ class Settings:
     """Where health and metrics, and no verbs, are served to others; None: nowhere."""
     kubeconfig: Path | None = None
     """None: the pod's service account, or outside a pod the default kubeconfig."""
+    tls: TlsFiles | None = None
+    """None: the verbs are plain HTTP, on loopback alone."""
     log_format: LogFormat = "text"
     log_level: LogLevel = "INFO"
 
     def __post_init__(self) -> None:
-        if not _is_loopback(self.host):
+        if self.tls is None and not _is_loopback(self.host):
             raise SettingsError(
                 "--host",
                 f"{self.host} is reachable by others, and the verbs are plain HTTP without authentication",
-                "a loopback address such as 127.0.0.1 (the scheduler runs in the same pod)",
+                "a loopback address such as 127.0.0.1 (the scheduler runs in the same pod), or any with "
+                "--tls-cert-file, --tls-private-key-file and --client-ca-file",
             )
         for flag, port in (("--port", self.port), ("--metrics-port", self.metrics_port)):
             if port is not None and not 0 <= port <= 65_535:
@@ -72,6 +89,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         type=Path,
         help="kubeconfig file [$KUBECONFIG, else the service account in a pod, else ~/.kube/config]",
     )
+    for flag, what in TLS_FLAGS.items():
+        parser.add_argument(flag, type=Path, help=f"{what}, PEM; all three or none [plain HTTP on loopback]")
     add_log_flags(parser)
     given = parser.parse_args(arguments)
     kubeconfig = cast("Path | None", given.kubeconfig)
@@ -83,9 +102,31 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         metrics_host=given.metrics_host,
         metrics_port=given.metrics_port,
         kubeconfig=kubeconfig,
+        tls=_tls(given.tls_cert_file, given.tls_private_key_file, given.client_ca_file),
         log_format=given.log_format,
         log_level=given.log_level,
     )
+
+
+def _tls(*files: Path | None) -> TlsFiles | None:
+    """Return the files of `TLS_FLAGS`, in their order.
+
+    Raises:
+        SettingsError: some are given and not all, or one is no file.
+
+    """
+    given = dict(zip(TLS_FLAGS, files, strict=True))
+    if not any(given.values()):
+        return None
+    found = []
+    for flag, path in given.items():
+        if path is None:
+            raise SettingsError(flag, "is missing", f"all of {', '.join(TLS_FLAGS)}, or none")
+        if not path.is_file():
+            raise SettingsError(flag, f"{path} is no file", "a PEM file")
+        found.append(path)
+    certificate, private_key, client_ca = found
+    return TlsFiles(certificate, private_key, client_ca)
 
 
 def _is_loopback(host: str) -> bool:

@@ -48,12 +48,16 @@ HostPriorityList = tuple[HostPriority, ...]
 class ExtenderArgs:
     """A pod to be placed and the nodes to choose from, in the order sent, each once."""
 
-    namespace: str
-    name: str
+    pod: Pod
     spec: PodSpec
     node_names: tuple[str, ...]
     whole_nodes: dict[str, msgspec.Raw] | None
     """The nodes themselves, where the scheduler sent them (`nodeCacheCapable: false`)."""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name`` of the pod."""
+        return f"{self.pod.metadata.namespace or 'default'}/{self.pod.metadata.name}"
 
 
 class MetaPod(msgspec.Struct, frozen=True):
@@ -189,8 +193,7 @@ def decode_args(body: bytes) -> ExtenderArgs:
         whole = {_node_name(item): item for item in items}
         names = tuple(whole)
     return ExtenderArgs(
-        namespace=pod.metadata.namespace or "default",
-        name=pod.metadata.name,
+        pod=pod,
         spec=spec,
         node_names=tuple(dict.fromkeys(names)),
         whole_nodes=whole,

@@ -2,19 +2,25 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from mcp2026.scheduler_extender.background import Background
+from mcp2026.scheduler_extender.binding import Binder, BindingWriter
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.cluster_events import Kind
+from mcp2026.scheduler_extender.errors import BindingUncertainError
 from mcp2026.scheduler_extender.metrics import Metrics
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.server import MAX_BODY_BYTES, ExtenderServer
+from tests.fakes.binding_writer import ApiServer
 from tests.fakes.clusters import filled_cache, listed, node, pod, topology
 
 PAIRS = "4xa100-pcie-nvlink-pairs"
@@ -33,10 +39,17 @@ def some_cluster() -> ClusterCache:
 
 @asynccontextmanager
 async def serving(
-    cache: ClusterCache, problems: dict[str, str] | None = None, verbs: bool = True
+    cache: ClusterCache,
+    problems: dict[str, str] | None = None,
+    verbs: bool = True,
+    writer: BindingWriter | None = None,
+    choices: Background | None = None,
 ) -> AsyncIterator[aiohttp.ClientSession]:
     memo = ScoreMemo()
-    server = ExtenderServer(cache, memo, Metrics(cache, memo), problems or {})
+    choices = choices or Background("choices")
+    writer = writer or ApiServer()
+    binder = Binder(cache, memo, writer, choices, monotonic)
+    server = ExtenderServer(cache, memo, Metrics(cache, memo), problems or {}, choices, binder)
     runner = web.AppRunner(server.verbs_app() if verbs else server.health_app())
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -46,6 +59,7 @@ async def serving(
     finally:
         await runner.cleanup()
         server.close()
+        choices.close()
 
 
 async def post(session: aiohttp.ClientSession, verb: str, body: Any) -> tuple[int, Any]:
@@ -167,19 +181,86 @@ async def test_calls_at_the_same_time_get_their_own_answers() -> None:
         assert (status, answer["NodeNames"]) == (200, fitting)
 
 
-async def test_filter_does_not_wait_while_prioritize_scores_machines_new_to_it() -> None:
-    held = [{gpu: "x/a"} for gpu in range(16)]
-    names = [f"large-{gpu}" for gpu in range(16)]
-    large = [topology(name, "dgx-2-16xv100", gpus) for name, gpus in zip(names, held, strict=True)]
-    async with serving(filled_cache(large)) as session:
-        ranking = asyncio.create_task(post(session, "prioritize", args(*names, gpus=7)))
-        async with asyncio.timeout(20):
-            while 'scores_total{source="computed"} 0.0' in await metrics_of(session):
-                pass
-        status, answer = await post(session, "filter", args(*names, gpus=7))
-        assert (status, answer["NodeNames"]) == (200, names)
+async def test_filter_does_not_wait_while_other_verbs_choose() -> None:
+    go_on = threading.Event()
+    choices = Background("choices")
+    async with serving(some_cluster(), choices=choices) as session:
+        busy = asyncio.create_task(choices.call(go_on.wait))
+        ranking = asyncio.create_task(post(session, "prioritize", args("linked", "split")))
+        status, answer = await post(session, "filter", args("linked", "split"))
+        assert (status, answer["NodeNames"]) == (200, ["linked", "split"])
         assert not ranking.done()
+        go_on.set()
+        await busy
         assert (await ranking)[0] == 200
+
+
+def victims(*uids: str) -> dict[str, Any]:
+    return {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0}
+
+
+async def test_preempt_names_the_pods_whose_going_frees_a_linked_pair() -> None:
+    cache = filled_cache(
+        [topology("n", PAIRS, {0: "default/a", 1: "default/b", 2: "default/a", 3: "default/c"})],
+        [pod("a", 2, "n"), pod("b", 1, "n"), pod("c", 1, "n")],
+        bare_nodes=["bare"],
+    )
+    asked = {"Pod": pod("p", 2), "NodeNameToMetaVictims": {"n": victims("uid-b", "uid-c"), "bare": victims()}}
+    asked["Pod"]["spec"]["priority"] = 10
+    async with serving(cache) as session:
+        status, answer = await post(session, "preempt", asked)
+    assert status == 200
+    found = answer["NodeNameToMetaVictims"]
+    assert set(found) == {"n"}
+    assert {pod["UID"] for pod in found["n"]["Pods"]} == {"uid-a", "uid-b"}
+
+
+async def test_bind_reserves_exact_gpus_and_the_next_question_knows() -> None:
+    writer, cache = ApiServer(), filled_cache([topology("n", PAIRS)])
+    async with serving(cache, writer=writer) as session:
+        for name, gpus, error in (("a", 2, ""), ("b", 2, ""), ("c", 1, "n needs 1 GPU, 0 of 4 free")):
+            writer.add(name, gpus)
+            status, answer = await post(session, "bind", binding(name))
+            assert status == 200
+            assert answer["Error"].startswith(error) if error else answer == {"Error": ""}
+        _, filtered = await post(session, "filter", args("n", gpus=1))
+        assert list(filtered["FailedNodes"]) == ["n"]
+    assert set(writer.bound) == {"a", "b"}
+
+
+async def test_a_pod_that_filter_was_asked_about_is_bound_without_being_read_again() -> None:
+    writer, cache = ApiServer(), filled_cache([topology("n", PAIRS)])
+    async with serving(cache, writer=writer) as session:
+        await post(session, "filter", args("n", gpus=2))
+        assert await post(session, "bind", binding("p")) == (200, {"Error": ""})
+    assert set(writer.bound) == {"p"}
+
+
+async def test_a_pod_that_is_asked_about_anew_was_not_bound() -> None:
+    writer, cache = ApiServer(), filled_cache([topology("n", PAIRS)])
+    writer.failure = BindingUncertainError("no answer")
+    async with serving(cache, writer=writer) as session:
+        await post(session, "filter", args("n", gpus=4))
+        _, answer = await post(session, "bind", binding("p"))
+        assert answer == {"Error": "no answer"}
+        _, filtered = await post(session, "filter", args("n", gpus=4))
+    assert filtered["NodeNames"] == ["n"]
+
+
+def binding(name: str) -> dict[str, str]:
+    return {"PodName": name, "PodNamespace": "default", "PodUID": f"uid-{name}", "Node": "n"}
+
+
+@pytest.mark.parametrize("verb", ["preempt", "bind"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"Pod": {}}'])
+async def test_broken_bodies_are_refused_and_change_nothing(verb: str, body: bytes) -> None:
+    cache = some_cluster()
+    before = cache.snapshot()
+    async with serving(cache) as session:
+        status, answer = await post(session, verb, body)
+    assert status == 400
+    assert answer["Error"]
+    assert cache.snapshot() is before
 
 
 async def test_before_the_cluster_was_read_nothing_is_decided_and_everyone_is_told_why() -> None:
@@ -187,7 +268,7 @@ async def test_before_the_cluster_was_read_nothing_is_decided_and_everyone_is_to
     cache.apply(listed(Kind.NODES, node("linked")))
     reason = (
         "the scheduler extender has not yet read pods, gputopologies (404: not found: is the custom "
-        "resource definition installed?) from the API server"
+        "resource definition installed?), poddisruptionbudgets from the API server"
     )
     problems = {"gputopologies": "404: not found: is the custom resource definition installed?"}
     async with serving(cache, problems) as session:
@@ -201,6 +282,7 @@ async def test_before_the_cluster_was_read_nothing_is_decided_and_everyone_is_to
             assert response.status == 200
         cache.apply(listed(Kind.PODS))
         cache.apply(listed(Kind.GPU_TOPOLOGIES, topology("linked", PAIRS)))
+        cache.apply(listed(Kind.BUDGETS))
         async with session.get("/readyz") as response:
             assert response.status == 200
         assert (await post(session, "filter", args("linked")))[1]["NodeNames"] == ["linked"]

@@ -3,57 +3,24 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
-from mcp2026.api.gpu_assignment import GpuAssignment, format_gpu_assignment
-from mcp2026.api.names import GPU_ASSIGNMENT_ANNOTATION, GPU_RESOURCE
+from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import ASSUMED_SECONDS, Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
-from mcp2026.scheduler_extender.cluster_events import Gone, Kind, ObservedPod, Seen, observe
+from mcp2026.scheduler_extender.cluster_events import Gone, Kind, Seen, observe
 from mcp2026.scheduler_extender.errors import (
     BindingRefusedError,
     BindingUncertainError,
     NoRoomError,
 )
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
-from mcp2026.scheduler_extender.wire import BindingArgs
+from tests.fakes.binding_writer import ApiServer
 from tests.fakes.clusters import filled_cache, listed, pod, topology
 
 DGX = "dgx-a100-8xa100"
-
-
-class ApiServer:
-    """Binds what it is told to, keeps what it bound, and fails as a test asks."""
-
-    def __init__(self) -> None:
-        self.pods: dict[str, dict[str, Any]] = {}
-        self.bound: dict[str, GpuAssignment] = {}
-        self.failure: Exception | None = None
-
-    def add(self, name: str, gpus: int) -> BindingArgs:
-        self.pods[name] = pod(name, gpus)
-        return BindingArgs("default", name, f"uid-{name}", "n")
-
-    async def read_pod(self, args: BindingArgs) -> ObservedPod:
-        found = observe(Kind.PODS, json.dumps(self.pods[args.name]).encode())
-        assert isinstance(found, ObservedPod)
-        return found
-
-    async def bind(self, args: BindingArgs, assignment: GpuAssignment) -> None:
-        await asyncio.sleep(0)
-        if self.failure is not None:
-            raise self.failure
-        self.bound[args.name] = assignment
-
-    def as_watched(self, name: str) -> Seen:
-        document = self.pods[name]
-        document["spec"]["nodeName"] = "n"
-        value = format_gpu_assignment(self.bound[name])
-        document["metadata"]["annotations"] = {GPU_ASSIGNMENT_ANNOTATION: value}
-        return Seen(observe(Kind.PODS, json.dumps(document).encode()))
 
 
 class Time:

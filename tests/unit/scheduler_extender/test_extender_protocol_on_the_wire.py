@@ -32,12 +32,7 @@ def body(**members: Any) -> bytes:
 )
 def test_arguments_are_read_in_any_letter_case(members: dict[str, Any]) -> None:
     args = decode_args(body(**members))
-    assert (args.namespace, args.name, args.node_names, args.whole_nodes) == (
-        "default",
-        "p",
-        ("b", "a"),
-        None,
-    )
+    assert (args.key, args.node_names, args.whole_nodes) == ("default/p", ("b", "a"), None)
 
 
 @pytest.mark.parametrize("items", ["Items", "items"])
