@@ -17,9 +17,9 @@ class ConditionType(StrEnum):
     TRAFFIC_SETTLED = "TrafficSettled"
     """Every pod that serves reports the newest revision of versions, weights and limits."""
     RUN_ENDED = "RunEnded"
-    """The run of mode Batch has ended for good; reason and message say how. True stays."""
+    """The run, or all servers of a model that is stopped, have ended; the message says how. True stays."""
     DATA_SYNCED = "DataSynced"
-    """The log of the run is archived, and the archive's digest is known. True stays."""
+    """The logs are archived, and the digests of the archives are known. True stays."""
 
 
 class Reason(StrEnum):
@@ -59,6 +59,10 @@ class Reason(StrEnum):
     WAITING_FOR_ARCHIVE = "WaitingForArchive"
     ARCHIVE_FAILED = "ArchiveFailed"
     ARCHIVED = "Archived"
+    STOPPING = "Stopping"
+    SERVERS_ENDED = "ServersEnded"
+    DRAIN_INCOMPLETE = "DrainIncomplete"
+    NO_ARCHIVE = "NoArchive"
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):

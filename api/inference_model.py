@@ -18,6 +18,7 @@ from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.api.quality_of_service import QualityOfService, check_quality_of_service
 from mcp2026.api.schema_errors import explain
 from mcp2026.api.serving import Batching
+from mcp2026.api.stopping import EndedServer, LogArchive, check_log_archive
 
 NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 NAME_MAX_LENGTH: Final = 50
@@ -28,8 +29,8 @@ SHA256_PATTERN: Final = r"^[0-9a-f]{64}$"
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]{1,3})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 
 BATCH_ALONE: Final = (
-    "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone; no qos, canary or "
-    "allowIncompatible"
+    "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone; no qos, canary, "
+    "allowIncompatible, stopped or logArchive"
 )
 """What the API server says as well."""
 
@@ -106,9 +107,13 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
 
     versions: Annotated[tuple[ModelVersion, ...], msgspec.Meta(min_length=1, max_length=16)]
     mode: Literal["Serve", "Batch"] = "Serve"
-    """Serve answers requests until it is deleted; Batch runs one data set and ends."""
+    """Serve answers requests until it is stopped or deleted; Batch runs one data set and ends."""
     batch: Batch | None = None
     """The data set, with mode Batch and only then."""
+    stopped: bool = False
+    """The servers drain, archive their logs and end. Cannot be taken back."""
+    log_archive: LogArchive | None = None
+    """None: nothing is archived, and a model that is stopped stays Succeeded."""
     replicas: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """Server processes in each pod, each with the model in memory."""
@@ -160,6 +165,8 @@ class InferenceModelStatus(msgspec.Struct, frozen=True, rename="camel"):
     """Where the canary of the spec stands."""
     batch: BatchStatus | None = None
     """How far the run of mode Batch is."""
+    ended_servers: tuple[EndedServer, ...] = ()
+    """Of a model that is stopped, in the order in which they were heard of."""
 
 
 class InferenceModel(msgspec.Struct, frozen=True, rename="camel"):
@@ -294,6 +301,8 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
         raise InvalidResourceError("spec.dependsOn", f"{name} depends on itself", "names of other models")
     if len(set(spec.depends_on)) != len(spec.depends_on):
         raise InvalidResourceError("spec.dependsOn", "a name is repeated", "each name once")
+    if spec.log_archive is not None:
+        check_log_archive(spec.log_archive)
     _check_mode(spec)
 
 
@@ -323,6 +332,8 @@ def _check_mode(spec: InferenceModelSpec) -> None:
         "allowIncompatible": not spec.allow_incompatible,
         "batching": batching == Batching(max_batch_size=batching.max_batch_size),
         "qos": spec.qos == QualityOfService(),
+        "stopped": not spec.stopped,
+        "logArchive": spec.log_archive is None,
     }
     for field, fits in without_effect.items():
         if not fits:

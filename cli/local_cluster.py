@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from mcp2026.api.inference_model import InferenceModel
-from mcp2026.api.names import SERVING_CONFIG_KEY
+from mcp2026.api.names import POD_NAME_VARIABLE, SERVING_CONFIG_KEY
 from mcp2026.api.serving import ServingConfig
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.local_looks import LocalLooks
 from mcp2026.cli.pod_process import (
     LOOPBACK,
+    TERMINATION_MESSAGE,
     Mounts,
     arguments,
     config_document,
@@ -62,7 +63,7 @@ class LocalCluster:
                 pod_manifest(
                     running,
                     position,
-                    _container_status(process),
+                    _container_status(process, self._own(position)),
                     ready=process.exit_code is None and process.is_ready(),
                 )
                 for position, process in enumerate(self.processes)
@@ -87,6 +88,8 @@ class LocalCluster:
 
         """
         running = self.children["Deployment"]
+        if self.resource["spec"].get("stopped", False):
+            raise CommandError("spec.stopped: the model is being stopped, which cannot be taken back")
         if resource["metadata"]["name"] != self.resource["metadata"]["name"]:
             raise CommandError("metadata.name: another model needs a command of its own")
         if deployment(model, settings, running)["spec"] != running["spec"]:
@@ -113,6 +116,11 @@ class LocalCluster:
             case EmitEvent(_, reason, message):
                 return f"{reason}: {message}"
         return None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its servers have ended because the model is stopped, and all is written."""
+        return bool(self.children and self.children["Deployment"]["spec"]["replicas"] == 0)
 
     def end(self) -> None:
         """End all processes, in order and together."""
@@ -142,6 +150,8 @@ class LocalCluster:
             self._write_configuration(mounts(self.children["Deployment"], self.folder, self.claims))
         if kind != "Deployment":
             return f"configuration {name}" if kind == "ConfigMap" else None
+        if self.processes:
+            return None  # its servers end by themselves when the model is stopped
         where = mounts(manifest, self.folder, self.claims)
         self._write_configuration(where)
         for position in range(self.replicas):
@@ -149,10 +159,17 @@ class LocalCluster:
             grpc_port = port + self.replicas
             require_free(port)
             require_free(grpc_port)
-            line = arguments(manifest, where, port, grpc_port)
+            own = self._own(position)
+            own.mkdir()
+            line = arguments(manifest, where, port, grpc_port, own)
             log = self.folder / f"server-{position}.log"
-            self.processes.append(start_server(line, self.environment, port, log))
+            environment = {**self.environment, POD_NAME_VARIABLE: f"{name}-{position}"}
+            self.processes.append(start_server(line, environment, port, log))
         return f"started {self.replicas} server process{'es' if self.replicas != 1 else ''}"
+
+    def _own(self, position: int) -> Path:
+        """Return the folder of one process, which stands in for what its pod has."""
+        return self.folder / f"server-{position}"
 
     def _write_configuration(self, where: Mounts) -> None:
         config = local_config(self.children["ConfigMap"], where)
@@ -206,10 +223,14 @@ def free_ports(count: int) -> int:
     raise CommandError(f"no {count} neighbouring ports are free; choose the first: --port PORT")
 
 
-def _container_status(process: ServerProcess) -> dict[str, Any]:
+def _container_status(process: ServerProcess, own: Path) -> dict[str, Any]:
     code = process.exit_code
     if code is None:
         return {"name": "runtime", "state": {"running": {}}, "restartCount": 0}
+    report = own / TERMINATION_MESSAGE
+    if report.exists():
+        ended = {"exitCode": code, "message": report.read_text()}
+        return {"name": "runtime", "state": {"terminated": ended}, "restartCount": 0}
     return {
         "name": "runtime",
         "restartCount": 1,

@@ -36,6 +36,7 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: in
         CommandError: it cannot be served, or its answer is wrong.
 
     """
+    known = _content(file)  # what is written from here on is a change
     resource, model = read_model(file)
     if model.spec.depends_on:
         raise CommandError(
@@ -46,6 +47,8 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: in
             raise CommandError("--check asks a server, and mode Batch has none")
         say(f"{model.name}: {run_locally(model, claims, _LOCAL_PODS)}")
         return
+    if model.spec.stopped:
+        raise CommandError("spec.stopped is true: nothing would be served")
     if model.spec.replicas == 0:
         raise CommandError("spec.replicas is 0: nothing would be served")
     first_port = port or free_ports(2 * model.spec.replicas)
@@ -64,7 +67,7 @@ def serve_locally(file: Path, claims: Mapping[str, Path], port: int, timeout: in
             if check:
                 _check(cluster)
             else:
-                _stay(cluster, file)
+                _stay(cluster, file, known)
         except KeyboardInterrupt:
             if check:
                 raise CommandError("interrupted") from None
@@ -121,9 +124,8 @@ def _check(cluster: LocalCluster) -> None:
             say(said)
 
 
-def _stay(cluster: LocalCluster, file: Path) -> None:
+def _stay(cluster: LocalCluster, file: Path, known: bytes | None) -> None:
     say(f"try: curl {cluster.urls[0]}/v1/models    changes of {file} are served; Ctrl-C stops")
-    known = _content(file)
     while True:
         time.sleep(1)
         content = _content(file)
@@ -133,9 +135,25 @@ def _stay(cluster: LocalCluster, file: Path) -> None:
         step(cluster)
         for line in (line for process in cluster.processes for line in process.refusals()):
             say(line)
+        if cluster.is_stopped:
+            _tell_end(cluster)
+            return
         blocked = condition_of(cluster.resource, ConditionType.ROLLOUT_BLOCKED)
         if blocked.get("status") == "True":
             raise ServerDiedError(f"{blocked['reason']}: {blocked['message']}")
+
+
+def _tell_end(cluster: LocalCluster) -> None:
+    """Say how a model ended that was stopped.
+
+    Raises:
+        CommandError: it failed.
+
+    """
+    typer.echo(model_table(cluster.resource, datetime.now(UTC)))
+    ended = condition_of(cluster.resource, ConditionType.RUN_ENDED)
+    if ended["reason"] != Reason.SERVERS_ENDED:
+        raise CommandError(f"{ended['reason']}: {ended['message']}")
 
 
 def _content(file: Path) -> bytes | None:

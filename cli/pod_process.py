@@ -16,6 +16,8 @@ from mcp2026.cli.errors import CommandError
 from mcp2026.operator.manifests import Manifest
 
 LOOPBACK = "127.0.0.1"
+TERMINATION_MESSAGE = "termination-message"
+"""In the folder of a process: what it leaves when its model is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,20 @@ def mounts(deployment: Manifest, config_folder: Path, claims: Mapping[str, Path]
     return Mounts(folders)
 
 
-def arguments(deployment: Manifest, where: Mounts, port: int, grpc_port: int) -> list[str]:
+def arguments(deployment: Manifest, where: Mounts, port: int, grpc_port: int, own: Path) -> list[str]:
     """Return the runtime container's arguments, changed to listen on these ports of loopback alone.
 
-    There is no API server to watch: new revisions come by the file.
+    There is no API server to watch: new revisions come by the file. `own` is the folder that stands in for
+    what one pod alone has.
     """
     given = _without("--serving-config-map", deployment["spec"]["template"]["spec"]["containers"][0]["args"])
-    replaced = {"--port": str(port), "--grpc-port": str(grpc_port), "--host": LOOPBACK}
+    replaced = {
+        "--port": str(port),
+        "--grpc-port": str(grpc_port),
+        "--host": LOOPBACK,
+        "--ending-directory": str(own),
+        "--termination-message": str(own / TERMINATION_MESSAGE),
+    }
     return [
         replaced.get(before, where.local(argument))
         for before, argument in zip(["", *given], given, strict=False)

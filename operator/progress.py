@@ -15,7 +15,8 @@ from mcp2026.operator.manifests import Manifest
 
 TRANSITIONS_KEPT = 16
 """As many as the CRD's maxItems."""
-_NO_FAILURES = (Reason.COMPLETED, Reason.RUN_IN_PROGRESS)
+_NO_FAILURES = (Reason.COMPLETED, Reason.SERVERS_ENDED)
+_TOLD_OF_READY = (Reason.WAITING_FOR_DEPENDENCIES, Reason.STOPPING)
 
 
 def timestamp(now: datetime) -> str:
@@ -67,7 +68,8 @@ def _told(condition: Condition) -> EmitEvent | None:
     blocked = condition.type == ConditionType.ROLLOUT_BLOCKED and condition.status == "True"
     if blocked or condition.reason == Reason.INVALID_SPEC:
         return EmitEvent("Warning", condition.reason, condition.message)
-    failed = condition.type == ConditionType.RUN_ENDED and condition.reason not in _NO_FAILURES
+    ended = condition.type == ConditionType.RUN_ENDED and condition.status == "True"
+    failed = ended and condition.reason not in _NO_FAILURES
     if failed or condition.reason == Reason.ARCHIVE_FAILED:
         return EmitEvent("Warning", condition.reason, condition.message)
     good_news = condition.type in (
@@ -75,8 +77,9 @@ def _told(condition: Condition) -> EmitEvent | None:
         ConditionType.TRAFFIC_SETTLED,
         ConditionType.DATA_SYNCED,
     )
-    waiting = condition.type == ConditionType.READY and condition.reason == Reason.WAITING_FOR_DEPENDENCIES
-    if waiting or (good_news and condition.status == "True"):
+    waiting = condition.type == ConditionType.READY and condition.reason in _TOLD_OF_READY
+    stopped = ended and condition.reason == Reason.SERVERS_ENDED
+    if waiting or stopped or (good_news and condition.status == "True"):
         return EmitEvent("Normal", condition.reason, condition.message)
     return None
 

@@ -23,7 +23,7 @@ def blocked_by(deployment: Manifest | None, pods: tuple[Manifest, ...]) -> Block
         over_quota = "exceeded quota" in message
         return Blocked(Reason.QUOTA_EXCEEDED if over_quota else Reason.POD_CREATION_REFUSED, message)
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
-        if blocked := _pod_blocked(pod):
+        if blocked := pod_blocked(pod):
             return blocked
     progressing = condition_of(deployment, "Progressing")
     if progressing.get("reason") == "ProgressDeadlineExceeded":
@@ -31,7 +31,8 @@ def blocked_by(deployment: Manifest | None, pods: tuple[Manifest, ...]) -> Block
     return None
 
 
-def _pod_blocked(pod: Manifest) -> Blocked | None:
+def pod_blocked(pod: Manifest) -> Blocked | None:
+    """Return what keeps the container of a pod from running, if it says so."""
     name = pod["metadata"]["name"]
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":

@@ -27,6 +27,7 @@ from mcp2026.operator.rollout import blocked_by
 from mcp2026.operator.settings import PodSettings
 from mcp2026.operator.situation import Situation
 from mcp2026.operator.standing import Standing, conditions, is_settled
+from mcp2026.operator.stopping import stopped
 from mcp2026.operator.traffic import spread
 
 CHILD_KINDS = ("ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Service", "Deployment")
@@ -34,6 +35,8 @@ CHILD_KINDS = ("ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Service", 
 
 def children(model: InferenceModel, observed: Observed, settings: PodSettings) -> tuple[Manifest, ...]:
     """Return the children in the order of their creation: pods must find their account and ConfigMap."""
+    if model.spec.stopped:
+        return stopped.children(model, observed, settings)
     config = serving_config(model, serving_revision(model, observed))
     return (
         service_account(model),
@@ -48,6 +51,8 @@ def children(model: InferenceModel, observed: Observed, settings: PodSettings) -
 def next_status(situation: Situation, now: datetime) -> InferenceModelStatus:
     """Return the status of a model that serves."""
     model, observed = situation.model, situation.observed
+    if model.spec.stopped:
+        return stopped.next_status(situation, now)
     standing = _standing(situation)
     status = model.status
     if standing.all_scheduled and at(observed.resource, "status", "phase") is not None:
@@ -75,7 +80,9 @@ def next_status(situation: Situation, now: datetime) -> InferenceModelStatus:
 
 def look_again(situation: Situation, status: InferenceModelStatus, _now: datetime) -> float | None:
     """Return after how many seconds the pods of a canary are to be measured again, if they are."""
-    return situation.observed.comparison.next_look_seconds if is_measured(status.canary) else None
+    if situation.model.spec.stopped or not is_measured(status.canary):
+        return None
+    return situation.observed.comparison.next_look_seconds
 
 
 def _standing(situation: Situation) -> Standing:

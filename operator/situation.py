@@ -51,7 +51,7 @@ class Situation:
     @property
     def may_apply(self) -> bool:
         """Whether the children may be made, or kept as they should be."""
-        free_to_start = not self.waiting_for and not self.observed.cycle
+        free_to_start = not self.waiting_for and not self.observed.cycle and not self.model.spec.stopped
         return (free_to_start or self.started) and not self.taken
 
     def ours(self, kind: str) -> Manifest | None:

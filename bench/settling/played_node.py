@@ -135,6 +135,8 @@ class PlayedNode:
             "--port": str(port),
             "--grpc-port": "0",
             "--lame-duck-seconds": "0",
+            "--ending-directory": str(own / "ending"),
+            "--termination-message": str(own / "termination"),
         }
         arguments = container["args"]
         line = [

@@ -46,7 +46,7 @@ def look_at(observed: Observed) -> Look | None:
     except InvalidResourceError:
         return None
     canary = model.canary
-    if canary is None or not is_measured(canary):
+    if canary is None or not is_measured(canary) or model.spec.stopped:
         return None
     ready = (pod for pod in staying(observed.pods) if is_ready(pod) and at(pod, "status", "podIP"))
     return Look(

@@ -17,12 +17,16 @@ from mcp2026.api.names import (
     SERVING_CONFIG_DIRECTORY,
     SERVING_CONFIG_KEY,
 )
+from mcp2026.api.stopping import LogArchive
 from mcp2026.operator.children.ownership import child_metadata, child_name
 from mcp2026.operator.children.pod import (
     CONTAINER_SECURITY,
-    POD_SECURITY,
+    TERMINATION_MESSAGE,
+    credentials,
     environment,
+    pod_security,
     pod_template,
+    read_only,
     resources,
 )
 from mcp2026.operator.manifests import Manifest, with_digest
@@ -32,6 +36,8 @@ from mcp2026.operator.settings import PodSettings
 _STARTUP_SECONDS = 600
 """How long a model may take to load before its pod is restarted."""
 _CLAIM_VOLUMES = "models-"
+ENDING_DIRECTORY = "/tmp/ending"
+"""In the emptyDir of the pod: outlives containers."""
 
 
 def deployment(model: InferenceModel, settings: PodSettings, running: Manifest | None = None) -> Manifest:
@@ -58,7 +64,7 @@ def deployment(model: InferenceModel, settings: PodSettings, running: Manifest |
 
 
 def _template(model: InferenceModel, settings: PodSettings, running: Manifest | None) -> dict[str, Any]:
-    used = {claim_and_path(version.uri)[0] for version in model.spec.versions}
+    used = {claim_and_path(version.uri)[0] for version in model.spec.versions} | _written_claims(model)
     mounted = _mounted_claims(running)
     if used < mounted:
         kept = _pod_template(model, mounted, settings)
@@ -95,19 +101,22 @@ def _rolling_update(model: InferenceModel) -> dict[str, int]:
 
 
 def _pod_template(model: InferenceModel, claims: set[str], settings: PodSettings) -> dict[str, Any]:
-    volumes = _claim_volumes(claims)
+    volumes, written = _claim_volumes(claims), _written_claims(model)
     spec: dict[str, Any] = {
         "serviceAccountName": child_name("ServiceAccount", model.name),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": settings.termination_grace_seconds,
-        "securityContext": POD_SECURITY,
+        "securityContext": pod_security(writes=bool(written)),
         "containers": [_runtime_container(model, volumes, settings)],
         "volumes": [
             {"name": "serving-config", "configMap": {"name": child_name("ConfigMap", model.name)}},
             {"name": "tmp", "emptyDir": {}},
             *(
-                {"name": volume, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+                {
+                    "name": volume,
+                    "persistentVolumeClaim": {"claimName": claim, **read_only(claim not in written)},
+                }
                 for volume, claim in volumes
             ),
         ],
@@ -120,9 +129,27 @@ def _claim_volumes(claims: set[str]) -> list[tuple[str, str]]:
     return [(f"{_CLAIM_VOLUMES}{position}", claim) for position, claim in enumerate(sorted(claims))]
 
 
+def _written_claims(model: InferenceModel) -> set[str]:
+    archive = model.spec.log_archive
+    if archive is None or not archive.folder.startswith("pvc://"):
+        return set()
+    return {claim_and_path(archive.folder)[0]}
+
+
+def _log_archive(archive: LogArchive | None) -> list[str]:
+    """Return the flag; a claim by its path in the pod, so that what stands in for a pod finds its own."""
+    if archive is None:
+        return []
+    if not archive.folder.startswith("pvc://"):
+        return ["--log-archive", archive.folder]
+    claim, path = claim_and_path(archive.folder)
+    return ["--log-archive", f"{MODELS_DIRECTORY}/{claim}/{path}"]
+
+
 def _runtime_container(
     model: InferenceModel, volumes: list[tuple[str, str]], settings: PodSettings
 ) -> dict[str, Any]:
+    archive, written = model.spec.log_archive, _written_claims(model)
     return {
         "name": "runtime",
         "image": settings.runtime_image,
@@ -145,8 +172,13 @@ def _runtime_container(
             str(settings.lame_duck_seconds),
             "--log-format",
             settings.log_format,
+            "--ending-directory",
+            ENDING_DIRECTORY,
+            "--termination-message",
+            TERMINATION_MESSAGE,
+            *_log_archive(archive),
         ],
-        "env": environment(model),
+        "env": [*environment(model), *credentials(archive.credentials_secret if archive else None)],
         "ports": [
             {"name": "http", "containerPort": REST_PORT, "protocol": "TCP"},
             {"name": "grpc", "containerPort": GRPC_PORT, "protocol": "TCP"},
@@ -155,13 +187,18 @@ def _runtime_container(
         "readinessProbe": _probe("/readyz", period_seconds=2, failures=1),
         "livenessProbe": _probe("/healthz", period_seconds=10, failures=3),
         "resources": resources(model),
+        "terminationMessagePath": TERMINATION_MESSAGE,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [
             {"name": "serving-config", "mountPath": SERVING_CONFIG_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             *(
-                {"name": volume, "mountPath": f"{MODELS_DIRECTORY}/{claim}", "readOnly": True}
+                {
+                    "name": volume,
+                    "mountPath": f"{MODELS_DIRECTORY}/{claim}",
+                    **read_only(claim not in written),
+                }
                 for volume, claim in volumes
             ),
         ],

@@ -13,9 +13,12 @@ from mcp2026.api.names import (
 from mcp2026.operator.children.ownership import child_metadata, child_name
 from mcp2026.operator.children.pod import (
     CONTAINER_SECURITY,
-    POD_SECURITY,
+    TERMINATION_MESSAGE,
+    credentials,
     environment,
+    pod_security,
     pod_template,
+    read_only,
     resources,
 )
 from mcp2026.operator.manifests import Manifest, with_digest
@@ -23,20 +26,9 @@ from mcp2026.operator.observed import at
 from mcp2026.operator.settings import PodSettings
 
 CONTAINER: Final = "runtime"
-TERMINATION_MESSAGE: Final = "/dev/termination-log"
 LOG_FILE: Final = "/tmp/mcp2026-batch.log"
 NOT_REPEATED: Final = (2, 3, 124)
 """Exit codes of `mcp2026-batch` that another attempt would have too: settings, data set, timeout."""
-_RUNTIME_GROUP: Final = 65532
-"""Of the runtime image: volumes that take results must let it write."""
-_NEEDED_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_FURTHER_CREDENTIALS: Final = (
-    "AWS_SESSION_TOKEN",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-)
 
 
 def job(
@@ -121,16 +113,13 @@ def _template(model: InferenceModel, batch: Batch, settings: PodSettings) -> dic
         (f"claim-{position}", claim, claim not in written)
         for position, claim in enumerate(sorted(written | read))
     ]
-    security: dict[str, Any] = dict(POD_SECURITY)
-    if written:
-        security |= {"fsGroup": _RUNTIME_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
     spec: dict[str, Any] = {
         "serviceAccountName": child_name("ServiceAccount", model.name),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": settings.termination_grace_seconds,
-        "securityContext": security,
+        "securityContext": pod_security(writes=bool(written)),
         "containers": [_container(model, batch, claims, settings)],
         "volumes": [
             {"name": "serving-config", "configMap": {"name": child_name("ConfigMap", model.name)}},
@@ -138,7 +127,7 @@ def _template(model: InferenceModel, batch: Batch, settings: PodSettings) -> dic
             *(
                 {
                     "name": volume,
-                    "persistentVolumeClaim": {"claimName": claim, **_read_only(is_read_only)},
+                    "persistentVolumeClaim": {"claimName": claim, **read_only(is_read_only)},
                 }
                 for volume, claim, is_read_only in claims
             ),
@@ -156,7 +145,7 @@ def _container(
         "imagePullPolicy": settings.image_pull_policy,
         "command": ["mcp2026-batch"],
         "args": _arguments(batch, settings),
-        "env": [*environment(model), *_credentials(batch)],
+        "env": [*environment(model), *credentials(batch.credentials_secret)],
         "resources": resources(model),
         "terminationMessagePath": TERMINATION_MESSAGE,
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -168,17 +157,12 @@ def _container(
                 {
                     "name": volume,
                     "mountPath": f"{MODELS_DIRECTORY}/{claim}",
-                    **_read_only(is_read_only),
+                    **read_only(is_read_only),
                 }
                 for volume, claim, is_read_only in claims
             ),
         ],
     }
-
-
-def _read_only(is_read_only: bool) -> dict[str, bool]:
-    """Return the field that says so; the API server drops one that is false."""
-    return {"readOnly": True} if is_read_only else {}
 
 
 def _arguments(batch: Batch, settings: PodSettings) -> list[str]:
@@ -197,22 +181,6 @@ def _arguments(batch: Batch, settings: PodSettings) -> list[str]:
     if batch.rows_per_part is not None:
         arguments += ["--rows-per-part", str(batch.rows_per_part)]
     return arguments
-
-
-def _credentials(batch: Batch) -> list[dict[str, Any]]:
-    if batch.credentials_secret is None:
-        return []
-    names = [(name, False) for name in _NEEDED_CREDENTIALS]
-    names += [(name, True) for name in _FURTHER_CREDENTIALS]
-    return [
-        {
-            "name": name,
-            "valueFrom": {
-                "secretKeyRef": {"name": batch.credentials_secret, "key": name, "optional": optional}
-            },
-        }
-        for name, optional in names
-    ]
 
 
 def _claims(*places: str) -> set[str]:

@@ -18,7 +18,17 @@ from mcp2026.operator.children.ownership import labels
 from mcp2026.operator.manifests import digest
 from mcp2026.operator.settings import PodSettings
 
-POD_SECURITY: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+TERMINATION_MESSAGE: Final = "/dev/termination-log"
+_RUNTIME_GROUP: Final = 65532
+"""Of the runtime image: volumes that take results or logs must let it write."""
+_NEEDED_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_FURTHER_CREDENTIALS: Final = (
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+)
 CONTAINER_SECURITY: Final = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -37,6 +47,34 @@ def pod_template(model: InferenceModel, spec: dict[str, Any], settings: PodSetti
     template = {"metadata": {"labels": labels(model), "annotations": annotations}, "spec": spec}
     annotations[MANIFEST_DIGEST_ANNOTATION] = digest(template)
     return template
+
+
+def pod_security(*, writes: bool) -> dict[str, Any]:
+    """Return the security of a pod; `writes`: it has a claim that is mounted writable."""
+    security: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if writes:
+        security |= {"fsGroup": _RUNTIME_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
+    return security
+
+
+def read_only(is_read_only: bool) -> dict[str, bool]:
+    """Return the field that says so; the API server drops one that is false."""
+    return {"readOnly": True} if is_read_only else {}
+
+
+def credentials(secret: str | None) -> list[dict[str, Any]]:
+    """Return the variables of S3's client, from a Secret."""
+    if secret is None:
+        return []
+    names = [(name, False) for name in _NEEDED_CREDENTIALS]
+    names += [(name, True) for name in _FURTHER_CREDENTIALS]
+    return [
+        {
+            "name": name,
+            "valueFrom": {"secretKeyRef": {"name": secret, "key": name, "optional": optional}},
+        }
+        for name, optional in names
+    ]
 
 
 def environment(model: InferenceModel) -> list[dict[str, Any]]:

@@ -21,8 +21,8 @@ from mcp2026.operator.observed import Observed, at
 from mcp2026.operator.traffic import largest_reported
 
 
-def serving_config(model: InferenceModel, revision: int) -> ServingConfig:
-    """Return what each runtime process of `model` serves."""
+def serving_config(model: InferenceModel, revision: int, *, stopped: bool = False) -> ServingConfig:
+    """Return what each runtime process of `model` serves, or that it is to serve no more."""
     return ServingConfig(
         model=model.name,
         versions=_served_versions(model),
@@ -32,6 +32,7 @@ def serving_config(model: InferenceModel, revision: int) -> ServingConfig:
         tenants=model.spec.qos.tenants,
         allow_incompatible=model.spec.allow_incompatible,
         revision=revision,
+        stopped=stopped or msgspec.UNSET,
     )
 
 
@@ -76,7 +77,7 @@ def serving_digest(config: ServingConfig) -> str:
     return digest(msgspec.to_builtins(msgspec.structs.replace(config, revision=1), str_keys=True))
 
 
-def serving_revision(model: InferenceModel, observed: Observed) -> int:
+def serving_revision(model: InferenceModel, observed: Observed, *, stopped: bool = False) -> int:
     """Return the revision of the wanted configuration: the newest known, if that says the same, or the next.
 
     A pod only takes a revision above the one it serves, so no number may come twice with another content.
@@ -85,20 +86,21 @@ def serving_revision(model: InferenceModel, observed: Observed) -> int:
     or come back from an old backup, the pods still report theirs. Only the ConfigMap tells what a number
     stood for; without it the same content gets the next number, which costs the pods nothing.
     """
-    written = _written_config(observed)
+    written = written_config(observed)
     known = max(
         model.status.traffic.revision,
         written.revision if written else 0,
         largest_reported(observed.leases.values()),
     )
     if written is not None and written.revision == known:
-        wanted = serving_config(model, revision=known)
+        wanted = serving_config(model, revision=known, stopped=stopped)
         if serving_digest(written) == serving_digest(wanted):
             return known
     return known + 1
 
 
-def _written_config(observed: Observed) -> ServingConfig | None:
+def written_config(observed: Observed) -> ServingConfig | None:
+    """Return what the ConfigMap says now, if it can be understood."""
     document = at(observed.child("ConfigMap"), "data", SERVING_CONFIG_KEY)
     if not isinstance(document, str):
         return None

@@ -63,14 +63,18 @@ class PlayedCluster:
         self.now += timedelta(seconds=1)
         actions = self.decide()
         for action in actions:
-            match action:
-                case ApplyChild(manifest):
-                    self._apply(copy.deepcopy(manifest))
-                case UpdateStatus(status):
-                    self.resource = {**self.resource, "status": status_document(status)}
-                case EmitEvent():
-                    self.told.append(action)
+            self.perform(action)
         return actions
+
+    def perform(self, action: Action) -> None:
+        """Carry out one action."""
+        match action:
+            case ApplyChild(manifest):
+                self._apply(copy.deepcopy(manifest))
+            case UpdateStatus(status):
+                self.resource = {**self.resource, "status": status_document(status)}
+            case EmitEvent():
+                self.told.append(action)
 
     def _apply(self, manifest: Manifest) -> None:
         old = self.children.get(manifest["kind"])

@@ -27,7 +27,7 @@ CONFIG_FOLDER = Path("/private")
 
 def test_the_arguments_are_the_pods_with_local_paths_ports_and_address() -> None:
     where = mounts(DEPLOYMENT, CONFIG_FOLDER, CLAIMS)
-    assert arguments(DEPLOYMENT, where, 9000, 9010) == [
+    assert arguments(DEPLOYMENT, where, 9000, 9010, Path("/own")) == [
         *("--serving-config", "/private/serving.json"),
         *("--host", "127.0.0.1"),
         *("--port", "9000"),
@@ -35,6 +35,8 @@ def test_the_arguments_are_the_pods_with_local_paths_ports_and_address() -> None
         *("--workers", "3"),
         *("--lame-duck-seconds", "0"),
         *("--log-format", "text"),
+        *("--ending-directory", "/own"),
+        *("--termination-message", "/own/termination-message"),
     ]
 
 
