@@ -196,6 +196,8 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                                 *("--workers", "4"),
                                 *("--lame-duck-seconds", "5"),
                                 *("--log-format", "text"),
+                                *("--ending-directory", "/tmp/ending"),
+                                *("--termination-message", "/dev/termination-log"),
                             ],
                             "env": [
                                 of_the_pod("MCP2026_POD_NAME", "metadata.name"),
@@ -229,6 +231,7 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                                 "requests": {"cpu": "1", "memory": "1Gi"},
                                 "limits": {"memory": "4Gi", "mcp2026.io/gpu": "2"},
                             },
+                            "terminationMessagePath": "/dev/termination-log",
                             "terminationMessagePolicy": "FallbackToLogsOnError",
                             "securityContext": {
                                 "allowPrivilegeEscalation": False,
