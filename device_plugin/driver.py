@@ -4,7 +4,8 @@ All calls block, for at most the adapter's deadline, and are for one thread at a
 kubelet waits.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -25,6 +26,12 @@ class Reading:
     compute_capabilities: dict[str, tuple[int, int]]
     mig_instances: dict[str, tuple[MigInstance, ...]]
     """By UUID of the GPU; a GPU that is not in MIG mode has no entry, one without instances an empty one."""
+    bare_mig_instances: Mapping[str, tuple[MigInstance, ...]] = field(default_factory=dict)
+    """GPU instances without a compute instance, so without a MIG device: somebody made half of one.
+
+    By UUID of the GPU, only where there are some. They take their slices and cannot be used; their own UUID
+    is empty and their compute instance -1. `destroy_mig_instance` removes them.
+    """
 
 
 class EventKind(StrEnum):
@@ -36,6 +43,10 @@ class EventKind(StrEnum):
     """Corrected; no reason to act."""
     DOUBLE_BIT_ECC = "double-bit-ecc"
     """Not corrected."""
+    UNAVAILABLE = "unavailable"
+    """The GPU cannot be used at present; told by drivers since 580."""
+    RECOVERY_ACTION = "recovery-action"
+    """What would mend the GPU has changed, see `Vitals.recovery_action`; told by drivers since 580."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +66,8 @@ class Vitals:
     `failure` says why it does not answer at all; then nothing else is known. `inactive_links` are the numbers
     of NVLinks that the GPU has and that are down. `thermal_slowdown`: its clocks are held down because of
     heat. `uncorrected_ecc_errors` counts since the driver was loaded. `pending_repair` names what needs a
-    reset: row remapping or page retirement that is pending. `temperature` is in °C, memory in MiB, `busy` in
-    percent.
+    reset, or a new board: row remapping or page retirement that is pending or failed. `temperature` is in °C,
+    memory in MiB, `busy` in percent. `recovery_action` says what the driver advises; empty if nothing.
     """
 
     failure: str = ""
@@ -67,14 +78,19 @@ class Vitals:
     pending_repair: str = ""
     memory_used_mib: int | None = None
     busy: int | None = None
+    recovery_action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that has a context on a GPU; memory in MiB, None where not told."""
+    """A process that has a context on a GPU; memory in MiB, None where not told.
+
+    `gpu_instance` is the driver's number of the MIG instance that it uses, None outside of MIG mode.
+    """
 
     pid: int
     memory_mib: int | None
+    gpu_instance: int | None = None
 
 
 class ComputeMode(StrEnum):
@@ -90,7 +106,8 @@ class Driver(Protocol):
     """The driver of this node's GPUs, which are named by UUID.
 
     Every call raises `DriverNotRunningError` when the driver as a whole is gone, and `GpuCallError` when the
-    GPU refuses or a call takes longer than the deadline.
+    GPU refuses or a call takes longer than the deadline. A GPU of which a call hangs is left alone until that
+    call returns: until then all calls about it fail at once.
     """
 
     def close(self) -> None:

@@ -1,0 +1,173 @@
+"""Calls that may never return: how does the caller go on all the same?
+
+A call into the driver of a dead GPU can hang in the kernel, where no signal reaches it. So work is done by a
+thread of its own. When it takes too long, the thread is abandoned and a new one takes its place; the subject
+of the call (a GPU) is left alone until the old call returns after all. So each subject costs at most one
+thread, and a process gives up at a bound.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+
+MOST_ABANDONED = 8
+"""Threads of this process that may hang in the driver at once."""
+
+
+class HangingCallError(Exception):
+    """The call, or an earlier one about the same subject, takes longer than its deadline."""
+
+    def __init__(self, subject: str, at: str, seconds: float) -> None:
+        super().__init__(f"{subject}: {at} has not returned after {seconds:.3g} s")
+        self.subject = subject
+        self.at = at
+        self.seconds = seconds
+
+
+class TooManyHangingError(Exception):
+    """So many threads hang that no call is begun any more."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} calls into the driver have not returned")
+
+
+class AbandonedThreads:
+    """Counts the threads that hang, for all callers that share it."""
+
+    def __init__(self, most: int = MOST_ABANDONED) -> None:
+        self.most = most
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        """Count `number` more, or fewer."""
+        with self._lock:
+            self.count += number
+
+
+ABANDONED_THREADS = AbandonedThreads()
+"""Those of this process: a driver that is opened anew does not get new threads to lose."""
+
+
+class _Task:
+    __slots__ = ("_work", "at", "began", "done", "error", "result", "subject")
+
+    def __init__(self, subject: str, work: Callable[[], Any], at: Callable[[], str]) -> None:
+        self.subject = subject
+        self._work = work
+        self.at = at
+        self.began = time.monotonic()
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self._work()
+        except BaseException as error:  # handed to the caller, whatever it is
+            self.error = error
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def hanging(self) -> HangingCallError:
+        return HangingCallError(self.subject, self.at(), time.monotonic() - self.began)
+
+
+class DeadlineCaller:
+    """Does work in a daemon thread, one piece at a time, and waits no longer than it is told.
+
+    For one calling thread at a time; `close` may come from any.
+    """
+
+    def __init__(self, name: str, abandoned: AbandonedThreads = ABANDONED_THREADS) -> None:
+        self._name = name
+        self._abandoned = abandoned
+        self._lock = threading.Lock()
+        self._tasks: SimpleQueue[_Task | None] | None = None
+        self._hanging: dict[str, _Task] = {}
+        self._closing: Callable[[], object] | None = None
+
+    def call(
+        self, subject: str, work: Callable[[], _Result], timeout_s: float, at: Callable[[], str] = str
+    ) -> _Result:
+        """Return what `work` returns or raise what it raises; `at` tells how far it has come.
+
+        Raises:
+            HangingCallError: it takes longer than `timeout_s`, or an earlier call about `subject` still runs.
+            TooManyHangingError: `MOST_ABANDONED` threads hang.
+
+        """
+        with self._lock:
+            earlier = self._hanging.get(subject)
+            if earlier is not None:
+                raise earlier.hanging()
+            if self._abandoned.count >= self._abandoned.most:
+                raise TooManyHangingError(self._abandoned.most)
+            if self._tasks is None:
+                self._tasks = self._start_thread()
+            task = _Task(subject, work, at)
+            self._tasks.put(task)
+        if not task.done.wait(timeout_s):
+            self._abandon(task)
+        result: _Result = task.outcome()
+        return result
+
+    def close(self, last: Callable[[], object], timeout_s: float) -> None:
+        """Do `last` in the thread, waiting at most `timeout_s`, and end it; what it raises is dropped.
+
+        While calls hang, `last` is left to the thread that returns last.
+        """
+        with self._lock:
+            if self._hanging:
+                self._closing = last
+                last = _nothing
+            task = _Task("", last, str)
+            tasks = self._tasks if self._tasks is not None else self._start_thread()
+            self._tasks = None
+            tasks.put(task)
+            tasks.put(None)
+        task.done.wait(timeout_s)
+
+    def _start_thread(self) -> SimpleQueue[_Task | None]:
+        tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        threading.Thread(target=self._work_off, args=(tasks,), name=self._name, daemon=True).start()
+        return tasks
+
+    def _work_off(self, tasks: SimpleQueue[_Task | None]) -> None:
+        while (task := tasks.get()) is not None:
+            task.run()
+            with self._lock:
+                task.done.set()
+                if self._hanging.get(task.subject) is task:
+                    break
+        else:
+            return
+        self._came_back(task)
+
+    def _abandon(self, task: _Task) -> None:
+        with self._lock:
+            if task.done.is_set():  # it returned at the last moment
+                return
+            self._hanging[task.subject] = task
+            self._tasks = None
+            self._abandoned.add(1)
+            raise task.hanging()
+
+    def _came_back(self, task: _Task) -> None:
+        with self._lock:
+            del self._hanging[task.subject]
+            self._abandoned.add(-1)
+            last = None if self._hanging else self._closing
+        if last is not None:
+            _Task("", last, str).run()
+
+
+def _nothing() -> None:
+    """Do nothing."""
