@@ -75,12 +75,10 @@ class HealthMonitor:
         return found
 
     def _fault_of(self, event: GpuEvent) -> Fault | None:
-        if event.kind is EventKind.SINGLE_BIT_ECC:
-            return None
         if event.kind is EventKind.DOUBLE_BIT_ECC:
             return _uncorrected()
-        if event.code in self._settings.ignored:
-            return None
+        if event.kind is not EventKind.XID or event.code in self._settings.ignored:
+            return None  # what the other kinds tell of shows in the vitals, which are looked at then
         meaning = meaning_of(event.code)
         return Fault(
             "Degraded" if meaning.degraded else "Unhealthy",
@@ -100,8 +98,11 @@ class HealthMonitor:
             gpu.was_reset()
         self._count_errors(gpu, how.uncorrected_ecc_errors, now)
         if how.pending_repair:
-            message = f"{how.pending_repair} is pending: reset it once its pods have ended"
+            message = f"{how.pending_repair}; reset it once its pods have ended"
             gpu.faults.note("repair", Fault("Unhealthy", "PendingRepair", message), now)
+        if how.recovery_action:
+            message = f"the driver advises to {how.recovery_action}"
+            gpu.faults.note("advice", Fault("Unhealthy", "RecoveryAdvised", message), now)
         if how.inactive_links:
             numbers = ", ".join(map(str, how.inactive_links))
             message = f"NVLink {numbers} down: check the link's other end and the bridge, then reset it"

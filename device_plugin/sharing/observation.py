@@ -15,13 +15,15 @@ from mcp2026.topology.mig.geometry import MigInstance, MigProfile
 class GpuFacts:
     """What the driver says of a GPU. `instances` is None when it is not in MIG mode; `pids` compute on it.
 
-    `profiles` is empty where the GPU has no MIG. Memory is in MiB.
+    `profiles` is empty where the GPU has no MIG. `bare` are instances that no MIG device came of. Memory is
+    in MiB.
     """
 
     memory_mib: int
     compute_capability: tuple[int, int]
     compute_mode: ComputeMode = ComputeMode.DEFAULT
     instances: tuple[MigInstance, ...] | None = None
+    bare: tuple[MigInstance, ...] = ()
     profiles: tuple[MigProfile, ...] = ()
     pids: frozenset[int] = frozenset()
 

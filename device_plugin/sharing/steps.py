@@ -3,8 +3,9 @@
 Nothing is remembered between two steps, so that a plugin that starts anew goes on where another one ended.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from itertools import combinations
 
 from mcp2026.api.gpu_sharing import Sharing
 from mcp2026.device_plugin.driver import ComputeMode
@@ -23,7 +24,9 @@ from mcp2026.device_plugin.sharing.observation import (
     Step,
     StopMps,
 )
+from mcp2026.topology.errors import InstancesInTheWayError, LayoutDoesNotFitError, UnknownMigProfileError
 from mcp2026.topology.mig.geometry import MigInstance, MigProfile
+from mcp2026.topology.mig.planner import Creation, LayoutPlan, plan_layout
 
 
 class ImpossibleSharingError(Exception):
@@ -35,20 +38,13 @@ class LayoutChange:
     """How a GPU in MIG mode gets another layout: what goes, and what comes, at which memory slice."""
 
     destroy: tuple[MigInstance, ...] = ()
-    create: tuple[tuple[MigProfile, int], ...] = ()
+    create: tuple[Creation, ...] = ()
 
 
-LayoutPlanner = Callable[[Sequence[MigProfile], Sequence[MigInstance], Set[str], Sequence[str]], LayoutChange]
-"""(profiles of the GPU, instances now, UUIDs of those in use, names of the wanted profiles) → change.
-
-Those in use are only among `destroy` when no plan spares them. Raises `ImpossibleSharingError`.
-"""
-
-
-def layout_change(
-    target: Sharing, facts: GpuFacts, held: Set[str], planner: LayoutPlanner
-) -> LayoutChange | None:
+def layout_change(target: Sharing, facts: GpuFacts, held: Set[str]) -> LayoutChange | None:
     """Return how the instances must change for `target`; None where MIG is neither on nor wanted.
+
+    Instances whose UUIDs are in `held` are to be destroyed only where no layout spares them.
 
     Raises:
         ImpossibleSharingError: the GPU cannot be shared so.
@@ -63,10 +59,30 @@ def layout_change(
             f"{'.'.join(map(str, facts.compute_capability))}"
         )
     if target.mode == "MIG":
-        return planner(facts.profiles, facts.instances or (), held, target.mig_layout)
+        known = {profile.name for profile in facts.profiles}
+        present = [instance for instance in facts.instances or () if instance.profile in known]
+        strange = [instance for instance in facts.instances or () if instance.profile not in known]
+        plan = _plan(facts.profiles, present, held, target.mig_layout)
+        return LayoutChange((*facts.bare, *strange, *plan.destroy), plan.create)
     if facts.instances is not None:
-        return LayoutChange(destroy=facts.instances)
+        return LayoutChange(destroy=(*facts.bare, *facts.instances))
     return None
+
+
+def _plan(
+    profiles: Sequence[MigProfile], present: Sequence[MigInstance], held: Set[str], wanted: Sequence[str]
+) -> LayoutPlan:
+    """Return the plan that moves the fewest of the instances in use: none, unless it must."""
+    in_use = sorted({instance.uuid for instance in present} & held)
+    for moved in range(len(in_use) + 1):
+        for staying in combinations(in_use, len(in_use) - moved):
+            try:
+                return plan_layout(profiles, present, staying, wanted)
+            except InstancesInTheWayError:
+                continue
+            except (LayoutDoesNotFitError, UnknownMigProfileError) as error:
+                raise ImpossibleSharingError(str(error)) from error
+    raise ImpossibleSharingError(f"{', '.join(wanted)} cannot be planned on this GPU")
 
 
 def next_step(
@@ -101,7 +117,7 @@ def _towards_mig(uuid: str, facts: GpuFacts, layout: LayoutChange | None) -> Ste
     if layout is not None and layout.destroy:
         return DestroyInstance(uuid, layout.destroy[0])
     if layout is not None and layout.create:
-        return CreateInstance(uuid, *layout.create[0])
+        return CreateInstance(uuid, layout.create[0].profile, layout.create[0].start)
     return None
 
 

@@ -24,7 +24,6 @@ from mcp2026.device_plugin.sharing.observation import (
 )
 from mcp2026.device_plugin.sharing.steps import (
     ImpossibleSharingError,
-    LayoutPlanner,
     layout_change,
     next_step,
 )
@@ -81,9 +80,8 @@ class _Memory:
 
 @dataclass(slots=True)
 class SharingTransitions:
-    """Decides for all GPUs of a node. `planner` places MIG instances."""
+    """Decides for all GPUs of a node."""
 
-    planner: LayoutPlanner
     _memories: dict[str, _Memory] = field(default_factory=dict)
 
     def decide(self, seen: Observation, now: float) -> Decision:
@@ -123,7 +121,7 @@ class SharingTransitions:
         daemon = seen.daemons.get(uuid)
         held = _held_on(uuid, facts, seen.kubelet)
         try:
-            layout = layout_change(wanted, facts, held.keys(), self.planner)
+            layout = layout_change(wanted, facts, held.keys())
         except ImpossibleSharingError as error:
             return CurrentSharing(wanted, "Failed", str(error)), None
         _watch_daemon(memory, daemon, now)

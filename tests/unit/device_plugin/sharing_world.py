@@ -24,7 +24,6 @@ from mcp2026.device_plugin.sharing.observation import (
     Step,
     StopMps,
 )
-from mcp2026.device_plugin.sharing.placing import place_layout
 from mcp2026.device_plugin.sharing.transitions import Decision, SharingTransitions
 from mcp2026.topology.machine import Gpu, Machine
 from mcp2026.topology.mig.geometry import MigInstance, MigProfile
@@ -68,7 +67,7 @@ class World:
     """What the kubelet has noticed of `offered`."""
     kubelet_answers: bool = True
     tells_allocatable: bool = True
-    transitions: SharingTransitions = field(default_factory=lambda: SharingTransitions(place_layout))
+    transitions: SharingTransitions = field(default_factory=lambda: SharingTransitions())
     done: list[Step] = field(default_factory=list)
     current: CurrentSharing = field(default_factory=CurrentSharing)
     _made: int = 0
@@ -81,8 +80,8 @@ class World:
             self.capability,
             self.compute_mode,
             self.instances,
-            self.profiles,
-            self.foreign_pids | servers,
+            profiles=self.profiles,
+            pids=self.foreign_pids | servers,
         )
 
     def observe(self) -> Observation:
@@ -138,7 +137,7 @@ class World:
 
     def restart(self) -> None:
         """The plugin ends and starts anew; the kubelet then holds nothing of it for usable."""
-        self.transitions = SharingTransitions(place_layout)
+        self.transitions = SharingTransitions()
         self.offered = self.listed = frozenset()
         self.current = CurrentSharing(EXCLUSIVE, "Changing")
 
