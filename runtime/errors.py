@@ -98,6 +98,10 @@ class ListenError(StartupError):
     """The address cannot be listened on."""
 
 
+class AddressTakenError(ListenError):
+    """Another process listens on the address."""
+
+
 class ModelLoadError(StartupError):
     """A model file cannot be served."""
 

@@ -1,5 +1,7 @@
 """Everything that a server listens on: ports for HTTP and gRPC, and Unix sockets for both."""
 
+import asyncio
+import logging
 import os
 import socket
 import stat
@@ -7,9 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from mcp2026.runtime.errors import ListenError
+from mcp2026.runtime.errors import AddressTakenError, ListenError
 from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.settings import Settings
+
+log = logging.getLogger("mcp2026.runtime")
+
+LEFT_BEHIND_SECONDS = 5.0
+"""Longest that an address is waited for: the workers of a server that was killed hold it until they notice,
+one that was just being started until it has loaded its libraries."""
+_LOOK_EVERY = 0.05
 
 _LONGEST_PATH = 107
 """Bytes of `sun_path` in unix(7), without the NUL at its end."""
@@ -96,6 +105,28 @@ class Addresses:
         return self._hold(UnixSocket(Path(path), flag)) if path else None
 
 
+async def take_addresses(settings: Settings) -> Addresses:
+    """Take every port and path that the settings ask for, and wait a while for what is in use.
+
+    Raises:
+        ListenError: one of them cannot be had; none is held then.
+
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + LEFT_BEHIND_SECONDS
+    told = False
+    while True:
+        try:
+            return Addresses(settings)
+        except AddressTakenError as error:
+            if clock() > deadline:
+                raise
+            if not told:
+                log.warning("%s (waiting for it up to %.0f s)", error, LEFT_BEHIND_SECONDS)
+            told = True
+        await asyncio.sleep(_LOOK_EVERY)
+
+
 def url_host(host: str) -> str:
     """Return `host` as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
@@ -108,7 +139,8 @@ class UnixSocket:
         """Bind `path`; what a server that is gone has left there is removed.
 
         Raises:
-            ListenError: another server listens there, or nothing can be bound there.
+            AddressTakenError: another server listens there.
+            ListenError: nothing can be bound there.
 
         """
         self.path = path
@@ -116,6 +148,9 @@ class UnixSocket:
             raise ListenError(f"cannot listen on {path}: longer than {_LONGEST_PATH} bytes. Choose {flag}")
         self._remove_left_over(flag)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # For good: all handles are one open file. If a copy for a new worker let it block, the worker that is
+        # second to accept a connection would stop.
+        self._socket.setblocking(False)
         try:
             self._socket.bind(os.fspath(path))
         except OSError as error:
@@ -148,6 +183,6 @@ class UnixSocket:
             except OSError as error:
                 raise ListenError(f"cannot listen on {self.path}: {error.strerror}") from error
             else:
-                raise ListenError(
+                raise AddressTakenError(
                     f"cannot listen on {self.path}: another server does. Stop it, or choose another {flag}"
                 )

@@ -7,7 +7,7 @@ with it, so no connection waits for a process that is not there; see docs/decisi
 import errno
 import socket
 
-from mcp2026.runtime.errors import ListenError
+from mcp2026.runtime.errors import AddressTakenError, ListenError
 
 BACKLOG = 1024
 
@@ -22,7 +22,8 @@ class PortReservation:
         """Take `port` on every address of `host`; 0 takes a free one. An error says to change `flag`.
 
         Raises:
-            ListenError: it is in use, not allowed, or `host` is not an address of this machine.
+            AddressTakenError: another server uses it.
+            ListenError: it is not allowed, or `host` is not an address of this machine.
 
         """
         self._held: list[socket.socket] = []
@@ -100,7 +101,7 @@ def _bind(family: int, address: str, port: int) -> socket.socket:
 
 def _listen_error(host: str, port: int, flag: str, error: OSError) -> ListenError:
     if error.errno == errno.EADDRINUSE:
-        return ListenError(
+        return AddressTakenError(
             f"cannot listen on {host}:{port}: port {port} is in use. "
             f"Stop the program that uses it, or choose another one with {flag}"
         )

@@ -25,7 +25,7 @@ from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, cr
 from mcp2026.runtime.model.sessions import values_of
 from mcp2026.runtime.model.sources import initial_models, model_to_load
 from mcp2026.runtime.process.accepting import Acceptor, AcceptPauses
-from mcp2026.runtime.process.addresses import Addresses, Listeners, url_host
+from mcp2026.runtime.process.addresses import Addresses, Listeners, take_addresses, url_host
 from mcp2026.runtime.process.change_rounds import ChangeRounds
 from mcp2026.runtime.process.client_changes import ClientChanges
 from mcp2026.runtime.process.control import (
@@ -129,7 +129,7 @@ class Supervisor:
         models = initial_models(settings)
         for version in (version for model in models for version in model.versions):
             values_of(version.path)
-        self._addresses = Addresses(settings)
+        self._addresses = await take_addresses(settings)
         self._table = create_shared_memory(block_sizes(settings.workers))
         self._metrics = RuntimeMetrics(self._table, settings.workers, settings.workers)
         self._metrics.claim("", (), 0)

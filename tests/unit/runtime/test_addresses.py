@@ -1,13 +1,16 @@
 """What a server listens on: taken whole or not at all, and given back at the end."""
 
+import asyncio
+import os
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcp2026.runtime.errors import ListenError
-from mcp2026.runtime.process.addresses import Addresses, UnixSocket
+from mcp2026.runtime.errors import AddressTakenError, ListenError
+from mcp2026.runtime.process import addresses as addresses_module
+from mcp2026.runtime.process.addresses import Addresses, UnixSocket, take_addresses
 from mcp2026.runtime.settings import Settings
 
 
@@ -81,3 +84,36 @@ def test_if_one_address_cannot_be_had_none_is_kept(tmp_path: Path) -> None:
         taken.listen()
         with pytest.raises(ListenError, match="--grpc-port"):
             Addresses(settings(grpc_port=taken.getsockname()[1]))
+
+
+def test_a_copy_for_a_new_worker_lets_no_other_block(tmp_path: Path) -> None:
+    shared = UnixSocket(tmp_path / "http.sock", "--unix-socket")
+    first = shared.listener()
+    with first, shared.listener():  # all are one open file, with one mode
+        assert not os.get_blocking(first.fileno())
+    shared.close()
+
+
+@pytest.mark.parametrize("kind", ["port", "path"])
+async def test_what_a_killed_server_left_in_use_is_waited_for(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "http.sock"
+    with socket.socket(socket.AF_INET if kind == "port" else socket.AF_UNIX) as left:
+        left.bind(("127.0.0.1", 0) if kind == "port" else str(path))
+        left.listen()
+        port = left.getsockname()[1] if kind == "port" else 0
+        wanted = Settings(host="127.0.0.1", port=port, grpc=False, unix_socket=str(path))
+        taking = asyncio.create_task(take_addresses(wanted))
+        await asyncio.sleep(0)
+        assert not taking.done()
+    taken = await taking
+    assert port in (0, taken.http.port)
+    taken.close()
+
+
+async def test_what_stays_in_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses_module, "LEFT_BEHIND_SECONDS", 0.0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(AddressTakenError, match="is in use"):
+            await take_addresses(Settings(host="127.0.0.1", port=other.getsockname()[1], grpc=False))
