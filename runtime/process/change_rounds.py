@@ -3,10 +3,14 @@
 The parent makes one change at a time. A worker that ends during a change has no vote: the one that replaces
 it is started with what is served then. What changes while it starts it is told when it has loaded, and until
 it has done that, too, no other change begins: it joins, however often clients change the models.
+
+What no worker has loaded is never served: it may be what ends them. So a change waits for a worker to try it,
+and one that workers did not survive is tried by one of them alone.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import msgspec
@@ -60,10 +64,14 @@ class ChangeRounds:
         self._next_id = 0
         self._votes: dict[tuple[int, int], asyncio.Future[Problem | None]] = {}
         self._one_at_a_time = asyncio.Lock()
+        self._joined = asyncio.Event()
+        """A worker has joined since a change found none."""
+        self._not_survived: Step | None = None
+        """The last change during whose preparation a worker ended, if it was made nowhere."""
 
     async def make(self, change: Change) -> Problem | None:
         """Make `change` in every worker; returns why it was made in none."""
-        async with self._one_at_a_time:
+        async with self._turn():
             try:
                 return await self._rounds(await self._step(change))
             except RequestError as error:
@@ -83,7 +91,7 @@ class ChangeRounds:
             RequestError: it is served in none.
 
         """
-        async with self._one_at_a_time:
+        async with self._turn():
             config = await next_config(self._served.models)
             problem = await self._rounds(ServeModel(config, may_differ))
         if problem is not None:
@@ -92,7 +100,7 @@ class ChangeRounds:
 
     async def note(self, refusal: NoteRefusal) -> None:
         """Show in every worker's index what cannot be served."""
-        async with self._one_at_a_time:
+        async with self._turn():
             await self._rounds(refusal)
 
     async def join(self, slot: int, missed: Missed, joined: Callable[[], None]) -> Problem | None:
@@ -107,6 +115,7 @@ class ChangeRounds:
                     return problem  # a region's owner may have removed it since
             self._served.forget(missed)
             joined()
+            self._joined.set()
             return None
 
     def voted(self, slot: int, vote: Prepared | Committed) -> None:
@@ -120,6 +129,17 @@ class ChangeRounds:
         for (_, voter), future in self._votes.items():
             if voter == slot and not future.done():
                 future.set_result(None)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Be alone with the workers as soon as there is one."""
+        while True:
+            async with self._one_at_a_time:
+                if self._voters.loaded():
+                    yield
+                    return
+                self._joined.clear()
+            await self._joined.wait()
 
     async def _step(self, change: Change) -> Step:
         if isinstance(change, LoadModel):
@@ -142,7 +162,7 @@ class ChangeRounds:
         if isinstance(step, ServeModel):
             self._make_room(step.config, before)
         change_id = self._new_id()
-        problems = await self._round(self._voters.loaded(), Prepare(change_id, step))
+        problems = await self._prepare(change_id, step)
         if problems:
             for slot in self._voters.loaded():
                 self._voters.tell(slot, Discard(change_id))
@@ -157,6 +177,26 @@ class ChangeRounds:
         self._served.apply(step)
         await self._round(self._voters.loaded(), Commit(change_id))
         return None
+
+    async def _prepare(self, change_id: int, step: Step) -> list[Problem]:
+        """Have all workers prepare `step`, and return why it must not be made."""
+        slots = self._voters.loaded()
+        tries = [slots] if step != self._not_survived else [slots[:1], slots[1:]]
+        for some in tries:
+            problems = await self._round(some, Prepare(change_id, step))
+            left = self._voters.loaded()
+            if (
+                not problems
+                and isinstance(step, ServeModel)
+                and some
+                and not any(one in left for one in some)
+            ):
+                problems = [_nobody_left(step)]
+            if problems:
+                self._not_survived = step if len(left) < len(slots) else self._not_survived
+                return problems
+        self._not_survived = None
+        return []
 
     def _make_room(self, config: ServingConfig, before: ServingConfig | None) -> None:
         try:
@@ -198,6 +238,16 @@ class ChangeRounds:
     def _new_id(self) -> int:
         self._next_id += 1
         return self._next_id
+
+
+def _nobody_left(step: ServeModel) -> Problem:
+    ids = ", ".join(_version_ids(step.config))
+    return Problem(
+        ErrorCode.NOT_READY,
+        f"every worker that loaded version(s) {ids} of {step.config.model!r} ended meanwhile",
+        "model",
+        "a model that fits into the memory of this server; the log says how the workers ended",
+    )
 
 
 def _version_ids(config: ServingConfig) -> list[str]:

@@ -302,3 +302,43 @@ async def test_a_model_for_which_there_is_no_room_takes_none() -> None:
     assert problem is not None
     assert metrics.retired == [("m", ["", "1"])]
     assert served.models == {}
+
+
+async def test_a_model_that_no_worker_survives_is_made_nowhere_and_is_then_tried_by_one_alone() -> None:
+    repository = {"m": model("1")}
+    workers = Workers(0, 1)
+    changes, served, metrics = rounds(workers, repository)
+    await changes.make(LoadModel("m"))
+    repository["m"] = model("2")
+    workers.dying = (0, 1)
+    problem = await changes.make(LoadModel("m"))
+    assert problem is not None
+    assert (problem.code, "version(s) 2 of 'm'" in problem.message) == (ErrorCode.NOT_READY, True)
+    assert served.models["m"] == model("1")
+    assert metrics.retired == [("m", ["2"])]
+    workers.slots, workers.dying = [0, 1], (0,)
+    workers.told.clear()
+    assert await changes.make(LoadModel("m")) == problem
+    assert workers.heard(Prepare) == [0]
+    assert workers.slots == [1]
+    workers.slots, workers.dying = [0, 1], ()
+    assert await changes.make(LoadModel("m")) is None
+    assert served.models["m"].versions == model("2").versions
+
+
+async def test_a_model_that_one_worker_survives_is_served() -> None:
+    workers = Workers(0, 1, dying=(0,))
+    changes, served, _ = rounds(workers, {"m": model("1")})
+    assert await changes.make(LoadModel("m")) is None
+    assert served.models == {"m": model("1")}
+
+
+async def test_a_change_waits_for_a_worker_that_can_try_it() -> None:
+    workers = Workers()
+    changes, served, _ = rounds(workers, {"m": model("1")})
+    made = asyncio.create_task(changes.make(LoadModel("m")))
+    await asyncio.sleep(0)
+    assert not made.done()
+    assert await changes.join(0, served.watch(), lambda: workers.slots.append(0)) is None
+    assert await made is None
+    assert workers.heard(Prepare) == [0]
