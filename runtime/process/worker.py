@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import uvloop
 
@@ -293,13 +293,23 @@ class Worker:
             return  # it computes for callers that have left
 
 
-async def _run(control: socket.socket) -> int:
+async def _run(control: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=control, limit=MIB)
     start = await receive_from_parent(reader)
     if not isinstance(start, Start):
-        return 0
+        return
     configure_logging(start.settings.log_format, start.settings.log_level)
-    return await Worker(start, writer).run(reader)
+    _leave(await Worker(start, writer).run(reader))
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process, whatever its threads do.
+
+    A model that is being loaded would hold up the end of the event loop, and a thread inside ONNX Runtime
+    must not meet an interpreter that is being taken down.
+    """
+    logging.shutdown()
+    os._exit(status)
 
 
 def main() -> None:
@@ -309,10 +319,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as control:
         control.setblocking(False)
-        status = uvloop.run(_run(control))
-    # Not sys.exit: a thread inside ONNX Runtime must not meet an interpreter that is being taken down.
-    logging.shutdown()
-    os._exit(status)
+        uvloop.run(_run(control))
 
 
 if __name__ == "__main__":
