@@ -49,10 +49,16 @@ def run_server(
 class Server:
     """A running server; its log is read all the time, so it never blocks on it."""
 
-    def __init__(self, *arguments: str, wait: bool = True) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        wait: bool = True,
+        port: int = 0,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
-            [*_COMMAND, *arguments, "--port", "0", "--log-format", "json", "--host", "127.0.0.1"],
-            env=_CLEAN,
+            [*_COMMAND, *arguments, "--port", str(port), "--log-format", "json", "--host", "127.0.0.1"],
+            env=_CLEAN | (environment or {}),
             stderr=subprocess.PIPE,
             text=True,
         )
