@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from mcp2026.api.names import EXTENDER_PORT, GPU_RESOURCE, SCHEDULER_NAME
+from mcp2026.api.gpu_assignment import parse_gpu_assignment
+from mcp2026.api.names import EXTENDER_PORT, GPU_ASSIGNMENT_ANNOTATION, GPU_RESOURCE, SCHEDULER_NAME
 from tests.fakes.clusters import topology
 from tools.cluster import Cluster, up
 from tools.cluster.control_plane import ControlPlaneOptions, scheduler_configuration
@@ -41,6 +42,8 @@ RIGHTS = {
     "metadata": {"name": "extender"},
     "rules": [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
+        {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": ["mcp2026.io"], "resources": ["gputopologies"], "verbs": ["get", "list", "watch"]},
     ],
 }
@@ -176,7 +179,7 @@ def patch_status(cluster: Cluster, resource: str, status: dict[str, Any]) -> Non
     cluster.kubectl("patch", resource, "--subresource=status", "--type=merge", "-p", patch)
 
 
-def add_pod(cluster: Cluster, name: str, gpus: int) -> None:
+def add_pod(cluster: Cluster, name: str, gpus: int, priority_class: str = "") -> None:
     amounts = {"cpu": "1", **({GPU_RESOURCE: str(gpus)} if gpus else {})}
     cluster.apply(
         {
@@ -185,6 +188,7 @@ def add_pod(cluster: Cluster, name: str, gpus: int) -> None:
             "metadata": {"name": name, "labels": LABELS},
             "spec": {
                 "schedulerName": SCHEDULER_NAME,
+                **({"priorityClassName": priority_class} if priority_class else {}),
                 "tolerations": [{"operator": "Exists"}],
                 "containers": [
                     {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
@@ -225,6 +229,68 @@ def test_two_gpus_go_where_a_linked_pair_is_free(control_plane: Cluster, ready: 
     assert bound(control_plane, "pair") == "linked"
 
 
+def reserved(cluster: Cluster, pod: str) -> list[int]:
+    """The indices of the GPUs that were reserved for the pod when it was bound."""
+    value = cluster.get("pod", pod)["metadata"]["annotations"][GPU_ASSIGNMENT_ANNOTATION]
+    index_of = {gpu["uuid"]: gpu["index"] for gpu in topology("n", PAIRS)["status"]["gpus"]}
+    return sorted(index_of[uuid] for uuid in parse_gpu_assignment(value)["main"][GPU_RESOURCE])
+
+
+def test_exact_gpus_are_reserved_in_the_act_of_binding(control_plane: Cluster, ready: Extender) -> None:
+    add_node(control_plane, "node", {1: "other/a"})
+    ready.wait_until_fitting(3, ["node"], of=["node"])
+    for name, gpus, expected in (("pair", 2, [2, 3]), ("single", 1, [0])):
+        add_pod(control_plane, name, gpus)
+        assert bound(control_plane, name) == "node"
+        assert reserved(control_plane, name) == expected
+
+
+def test_an_important_pod_evicts_the_two_that_hold_a_linked_pair(
+    control_plane: Cluster, ready: Extender
+) -> None:
+    add_node(control_plane, "node", {})
+    ready.wait_until_fitting(4, ["node"], of=["node"])
+    names = ("a", "b", "c", "d")
+    holders = {}
+    for name in names:
+        add_pod(control_plane, name, 1)
+        bound(control_plane, name)
+        (holders[name],) = reserved(control_plane, name)
+    assert sorted(holders.values()) == [0, 1, 2, 3]
+    # One of the first pair is protected, so the second pair goes, whoever was bound first.
+    protecting = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "labels": LABELS},
+    }
+    kept = next(name for name, gpu in holders.items() if gpu == 0)
+    control_plane.kubectl("label", "pod", kept, "keep=yes")
+    control_plane.apply(
+        protecting | {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"keep": "yes"}}}}
+    )
+    control_plane.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high", "labels": LABELS},
+            "value": 1000,
+        }
+    )
+    add_pod(control_plane, "important", 2, priority_class="high")
+
+    def leaving() -> set[str]:
+        pods = {name: control_plane.get("pod", name) for name in names}
+        return {name for name, pod in pods.items() if pod["metadata"].get("deletionTimestamp")}
+
+    victims = control_plane.wait_for("victims", leaving)
+    assert {holders[name] for name in victims} == {2, 3}
+    for name in victims:  # there is no kubelet that would end them
+        control_plane.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+    assert bound(control_plane, "important", timeout_s=60) == "node"
+    assert reserved(control_plane, "important") == [2, 3]
+    control_plane.kubectl("delete", "pdb,priorityclass", "--selector", LABEL)
+
+
 def test_pods_fill_a_node_up_and_the_next_one_goes_elsewhere(control_plane: Cluster, ready: Extender) -> None:
     add_node(control_plane, "first", {})
     add_node(control_plane, "second", {0: "other/a", 2: "other/a"})
@@ -236,8 +302,8 @@ def test_pods_fill_a_node_up_and_the_next_one_goes_elsewhere(control_plane: Clus
     assert bound(control_plane, "c") == "second"
     ready.wait_until_fitting(1, [], of=["first", "second"])
     add_pod(control_plane, "d", 1)
-    reason = "needs 1 GPU, 0 of 4 free (0,2 held, 2 promised to pods that are starting)"
-    assert reason in why_waiting(control_plane, "d", "promised")
+    reason = "needs 1 GPU, 0 of 4 free (0,1,2,3 held)"
+    assert reason in why_waiting(control_plane, "d", "0,1,2,3 held")
 
 
 def test_a_pod_that_fits_nowhere_waits_with_our_reasons_and_goes_on_when_gpus_get_free(
