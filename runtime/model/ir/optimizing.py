@@ -4,15 +4,30 @@ A constant that is folded at load is a new one, in memory of each process: of a 
 normalizations are folded at load nothing would stay mapped.
 """
 
+import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mcp2026.runtime.errors import ModelLoadError
+from mcp2026.runtime.model.ir.left_over import make_and_hold, remove_left_over
 from mcp2026.runtime.model.ir.writing import SMALLEST_BYTES
 
+_PREFIX = ".convert-"
 _MODEL, _WEIGHTS = "optimized.onnx", "optimized.bin"
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[Path]:
+    remove_left_over(folder, f"{_PREFIX}*")
+    temporary, held = make_and_hold(lambda: Path(tempfile.mkdtemp(dir=folder, prefix=_PREFIX)))
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(held)
 
 
 @contextmanager
@@ -27,8 +42,8 @@ def optimized(model: Path, folder: Path) -> Iterator[Path]:
     """
     import onnxruntime
 
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".convert-") as temporary:
-        target = Path(temporary) / _MODEL
+    with _temporary(folder) as temporary:
+        target = temporary / _MODEL
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC

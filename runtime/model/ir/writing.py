@@ -1,8 +1,10 @@
 """An ONNX model becomes a file in our format: planned from its graph, then copied tensor by tensor."""
 
+import glob
 import hashlib
 import importlib.metadata
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ import msgspec
 
 from mcp2026.runtime.errors import ModelLoadError
 from mcp2026.runtime.model.ir.header import HEADER_BYTES, Header
+from mcp2026.runtime.model.ir.left_over import make_and_hold, remove_left_over
 from mcp2026.runtime.model.ir.manifest import (
     ALIGNMENT,
     MAX_GRAPH_BYTES,
@@ -279,11 +282,17 @@ def _chunks(piece: _Piece) -> Iterator[bytes]:
 @contextmanager
 def _whole_or_nothing(output: Path, accept: Callable[[Path], None], *, replace: bool) -> Iterator[BinaryIO]:
     """Give a file that becomes `output` when the block ends well, and vanishes when it does not."""
-    partial = output.with_name(f".{output.name}.{os.getpid()}.part")
+
+    def make() -> Path:
+        partial = output.with_name(f".{output.name}.{secrets.token_hex(4)}.part")
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        return partial
+
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        remove_left_over(output.parent, f".{glob.escape(output.name)}.*.part")
+        partial, held = make_and_hold(make)
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with partial.open("wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -292,6 +301,7 @@ def _whole_or_nothing(output: Path, accept: Callable[[Path], None], *, replace: 
         finally:
             with suppress(FileNotFoundError):
                 partial.unlink()
+            os.close(held)
     except OSError as error:
         raise WriteError(f"{output} cannot be written: {error.strerror}") from error
 

@@ -81,7 +81,15 @@ REPLACING = {
 }
 """Steps in the parent by which a worker that ended is replaced."""
 
-STEPS = WORKER | PARENT | REPLACING
+CONVERTER = {
+    "after the optimized graph is made": KillPoint("model.ir.writing", "write_ir_file", "before"),
+    "after the weights are written": KillPoint("model.ir.writing", "_write", "after"),
+    "before the file gets its name": KillPoint("model.ir.writing", "_publish", "before"),
+    "after the file has got its name": KillPoint("model.ir.writing", "_publish", "after"),
+}
+"""Steps of a conversion into our own format, in the order in which they come."""
+
+STEPS = WORKER | PARENT | REPLACING | CONVERTER
 
 
 class Tokens:

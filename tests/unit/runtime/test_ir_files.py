@@ -1,6 +1,7 @@
 """Our own model format: what is written is read again, and nothing else is."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mcp2026.runtime.errors import ModelLoadError
 from mcp2026.runtime.model.ir.header import HEADER_BYTES, MAGIC, Header, IrError, decode_header
+from mcp2026.runtime.model.ir.left_over import make_and_hold
 from mcp2026.runtime.model.ir.manifest import Manifest, decode_manifest, encode_manifest
 from mcp2026.runtime.model.ir.optimizing import optimized
 from mcp2026.runtime.model.ir.reading import check_weights, is_ir_file, open_ir_file, read_manifest
@@ -403,6 +405,20 @@ def test_nothing_is_replaced_unless_it_is_said_and_nothing_partial_stays(whole: 
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.mcpir"]
     with pytest.raises(WriteError, match=r"No such file or directory"):
         write(source, tmp_path / "absent" / "m.mcpir")
+
+
+def test_what_another_writer_holds_is_left_alone(whole: Path, tmp_path: Path) -> None:
+    def other() -> Path:
+        part = tmp_path / ".m.mcpir.0.part"
+        part.touch()
+        return part
+
+    part, held = make_and_hold(other)
+    write(whole.with_suffix(".onnx"), tmp_path / "m.mcpir")
+    assert part.exists()
+    os.close(held)
+    write(whole.with_suffix(".onnx"), tmp_path / "m.mcpir", replace=True)
+    assert not part.exists()
 
 
 def test_a_file_that_is_replaced_while_it_is_loaded_is_noticed(whole: Path, tmp_path: Path) -> None:
