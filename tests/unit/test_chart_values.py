@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from mcp2026.api import names
+from mcp2026.api.gpu_devices import mig_resource
+from mcp2026.topology.mig.tables import GEOMETRIES
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "mcp2026"
@@ -123,7 +125,11 @@ def test_the_extender_is_asked_about_the_resource_that_the_plugin_offers() -> No
     prefix, _, _ = names.GPU_RESOURCE.partition("/")
     assert VALUES["devicePlugin"]["resourcePrefix"] == prefix
     assert f'(ne $values.resourcePrefix "{prefix}")' in template("device-plugin.yaml")
-    assert f"- name: {names.GPU_RESOURCE}\n" in template("scheduler-config.yaml")
+    profiles = {profile.name for geometry in GEOMETRIES for profile in geometry.profiles}
+    assert {f"{prefix}/{name}" for name in VALUES["scheduler"]["migResources"]} == set(
+        map(mig_resource, profiles)
+    )
+    assert "- name: mcp2026.io/{{ . }}\n" in template("scheduler-config.yaml")
 
 
 def test_rights_name_the_resources_of_the_api() -> None:

@@ -136,7 +136,7 @@ def test_the_programs_understand_their_command_lines(render: Callable[..., list[
         assert {str(found.plugin_directory), str(found.pod_resources_socket.parent)} <= mounts
         configuration = yaml.safe_load(by_kind(objects, "ConfigMap")["data"]["scheduler.yaml"])
         (extension,) = configuration["extenders"]
-        assert extension["managedResources"] == [{"name": found.resource_name, "ignoredByScheduler": False}]
+        assert {"name": found.resource_name, "ignoredByScheduler": False} in extension["managedResources"]
         assert extension["urlPrefix"] == f"http://{settings.host}:{settings.port}/v1"
 
         operator = containers(by_kind(objects, "Deployment", "operator"))["operator"]
