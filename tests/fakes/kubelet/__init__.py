@@ -106,6 +106,25 @@ class FakeKubelet(service.RegistrationServicer, pod_resources_service.PodResourc
         with self.changed:
             return pod_resources.ListPodResourcesResponse(pod_resources=self.pods)
 
+    def GetAllocatableResources(
+        self, request: pod_resources.AllocatableResourcesRequest, context: grpc.ServicerContext
+    ) -> pod_resources.AllocatableResourcesResponse:
+        """Name the healthy devices of the latest registration of each resource."""
+        with self.changed:
+            latest = {endpoint.request.resource_name: endpoint for endpoint in self.endpoints}
+            return pod_resources.AllocatableResourcesResponse(
+                devices=[
+                    pod_resources.ContainerDevices(
+                        resource_name=name,
+                        device_ids=[
+                            uuid for uuid, it in endpoint.lists[-1].items() if it.health == "Healthy"
+                        ],
+                    )
+                    for name, endpoint in latest.items()
+                    if endpoint.lists and not endpoint.ended
+                ]
+            )
+
     def _watch(self, endpoint: Endpoint) -> None:
         with suppress(grpc.RpcError, ValueError):
             for answer in endpoint.plugin.ListAndWatch(contract.Empty()):
