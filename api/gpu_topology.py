@@ -114,6 +114,20 @@ class GPUTopologySpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     gpus: Annotated[tuple[GpuSpec, ...], msgspec.Meta(max_length=64)] = ()
 
 
+class GpuTotals(msgspec.Struct, frozen=True, rename="camel"):
+    """What the node has in all. Memory is in MiB.
+
+    Allocatable is what is not unhealthy and can be given away now, free what of that nobody holds.
+    """
+
+    gpus: int = 0
+    free: int = 0
+    """GPUs of which nothing is held."""
+    unhealthy: int = 0
+    allocatable_memory_mi_b: int = msgspec.field(name="allocatableMemoryMiB", default=0)
+    free_memory_mi_b: int = msgspec.field(name="freeMemoryMiB", default=0)
+
+
 class GPUTopologyStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What the device plugin saw.
 
@@ -122,6 +136,7 @@ class GPUTopologyStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     driver: str = ""
     cuda: str = ""
+    totals: GpuTotals = GpuTotals()
     gpus: tuple[GpuStatus, ...] = ()
     pcie_ancestors: tuple[tuple[str, ...], ...] = ()
     observed_generation: int = 0

@@ -1,6 +1,7 @@
 """Start-up: settings → driver → plugin; the only place that wires things together.
 
-Ends with 0 on SIGTERM and SIGINT, with 2 on a wrong setting, with 1 when it cannot start or go on.
+Ends with 0 on SIGTERM and SIGINT, with 2 on a wrong setting or configuration file, with 1 when it cannot
+start or go on.
 """
 
 import asyncio
@@ -8,27 +9,35 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 
 from mcp2026.api.errors import SettingsError
-from mcp2026.api.gpu_topology import GPUTopologyStatus
 from mcp2026.api.structured_log import configure_logging
-from mcp2026.device_plugin.adapters.nvml import NvmlDriver
-from mcp2026.device_plugin.adapters.plugin_server import DevicePluginService
+from mcp2026.device_plugin.adapters.cluster import Cluster
+from mcp2026.device_plugin.adapters.credentials import find_credentials
+from mcp2026.device_plugin.adapters.node_watch import watch_reservations, watch_spec
+from mcp2026.device_plugin.adapters.nvml import NvmlDriver, NvmlEvents
 from mcp2026.device_plugin.adapters.probe_endpoint import ProbeEndpoint
+from mcp2026.device_plugin.adapters.topology_writer import TopologyWriter
+from mcp2026.device_plugin.adoption import keep_adopted
 from mcp2026.device_plugin.background import blocking_call
+from mcp2026.device_plugin.configuration import Configuration
+from mcp2026.device_plugin.configuration_file import ConfigurationFile
 from mcp2026.device_plugin.devices import Snapshot
-from mcp2026.device_plugin.errors import DevicePluginError, NoGpusError, NvmlError
-from mcp2026.device_plugin.health import HealthLoop, HealthProbe, read_snapshot
-from mcp2026.device_plugin.holdings import Promises
-from mcp2026.device_plugin.holdings_watch import HoldingsWatch
+from mcp2026.device_plugin.divergence_watch import watch_divergences
+from mcp2026.device_plugin.errors import ConfigurationError, DevicePluginError, NoGpusError, NvmlError
+from mcp2026.device_plugin.health import HealthLoop, HealthMetrics, HealthProbe, read_snapshot
+from mcp2026.device_plugin.health.monitor import HealthMonitor
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.metrics import Metrics
-from mcp2026.device_plugin.plugin import Plugin
+from mcp2026.device_plugin.plugin import Loop, Plugin
 from mcp2026.device_plugin.publishing import keep_published
+from mcp2026.device_plugin.reservations import Reservation
 from mcp2026.device_plugin.settings import Settings, read_settings
+from mcp2026.device_plugin.wishes import Wishes
+from mcp2026.device_plugin.wishes_loop import WishesLoop
 
 log = logging.getLogger("mcp2026.device_plugin")
 
@@ -46,6 +55,9 @@ def main() -> None:
     configure_logging(settings.log_format, settings.log_level)
     try:
         asyncio.run(_run_until_signal(settings))
+    except ConfigurationError as error:
+        print(f"mcp2026-device-plugin: {error}", file=sys.stderr)
+        sys.exit(2)
     except DevicePluginError as error:
         print(f"mcp2026-device-plugin: {error}", file=sys.stderr)
         sys.exit(1)
@@ -66,6 +78,8 @@ def _stop(work: "asyncio.Task[None]", number: signal.Signals) -> None:
 
 
 async def _run(settings: Settings) -> None:
+    configuration = ConfigurationFile(settings.configuration_file) if settings.configuration_file else None
+    first = configuration.read() if configuration else Configuration()
     probe, snapshot = await _find_gpus(settings)
     try:
         log.info(
@@ -75,22 +89,45 @@ async def _run(settings: Settings) -> None:
             snapshot.machine.cuda,
             extra={"gpus": [gpu.uuid for gpu in snapshot.machine.gpus]},
         )
-        inventory, metrics, promises = Inventory(snapshot), Metrics(), Promises()
-        loops: list[Callable[[], Awaitable[None]]] = [HoldingsWatch(settings, inventory, promises).run]
-        if (write := _topology_writer(settings)) is not None:
-            loops.append(partial(keep_published, inventory, write, metrics))
-        plugin = Plugin(
-            settings,
-            inventory,
-            metrics,
-            lambda resource: DevicePluginService(resource, inventory, metrics, settings.pass_device_nodes),
-            parts=[HealthLoop(probe, inventory, settings.health_interval_s)],
-            loops=loops,
-        )
-        await plugin.run()
+        inventory, metrics = Inventory(snapshot), Metrics()
+        wishes = WishesLoop(Wishes(settings.node_name, first), inventory, configuration)
+        async with AsyncExitStack() as stack:
+            loops: list[Loop] = [wishes.run, partial(keep_adopted, inventory)]
+            if settings.publish_topology:
+                cluster = Cluster(partial(find_credentials, os.environ))
+                stack.push_async_callback(cluster.close)
+                loops += _cluster_loops(settings, cluster, inventory, wishes, metrics)
+            else:
+                wishes.begin()
+            health = HealthLoop(
+                probe,
+                inventory,
+                settings.health_interval_s,
+                HealthMonitor(first.health),
+                HealthMetrics(metrics.registry),
+                NvmlEvents.open,
+            )
+            await Plugin(settings, inventory, metrics, parts=[health], loops=loops).run()
     finally:
         with suppress(TimeoutError):  # a driver that hangs does not hold up the end
             await asyncio.wait_for(blocking_call(probe.close), CLOSING_S)
+
+
+def _cluster_loops(
+    settings: Settings, cluster: Cluster, inventory: Inventory, wishes: WishesLoop, metrics: Metrics
+) -> list[Loop]:
+    """Return what is done with the API server."""
+
+    def reserve(reservations: tuple[Reservation, ...]) -> None:
+        inventory.change(lambda now: replace(now, reservations=reservations))
+
+    node = settings.node_name
+    return [
+        watch_spec(cluster, node, wishes.spec_seen).run,
+        watch_reservations(cluster, node, settings.names, reserve).run,
+        partial(watch_divergences, inventory, cluster, metrics, node),
+        partial(keep_published, inventory, TopologyWriter(cluster, node), metrics),
+    ]
 
 
 async def _find_gpus(settings: Settings) -> tuple[HealthProbe, Snapshot]:
@@ -125,15 +162,6 @@ def _open_driver(node_name: str) -> tuple[HealthProbe, Snapshot]:
             raise NoGpusError(", ".join(reasons))
         on_failure.pop_all()
     return HealthProbe(driver, node_name), snapshot
-
-
-def _topology_writer(settings: Settings) -> Callable[[GPUTopologyStatus], None] | None:
-    if not settings.publish_topology:
-        return None
-    # Imported here: the Kubernetes client takes a second to load, which who does not publish need not wait.
-    from mcp2026.device_plugin.adapters.topology_writer import TopologyWriter
-
-    return TopologyWriter(settings.node_name).write
 
 
 if __name__ == "__main__":

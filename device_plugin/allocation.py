@@ -1,78 +1,58 @@
-"""Which GPUs should a container get, and what does it need to use them? Decided purely, over a snapshot."""
+"""What does a container need to use the devices that the kubelet gives it? Pure, over a snapshot."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-from mcp2026.api.names import GPU_UUIDS_VARIABLE
+from mcp2026.api.gpu_devices import DeviceKind, kind_of_resource, parse_device_id
+from mcp2026.device_plugin.cdi.specification import cdi_name
+from mcp2026.device_plugin.device_nodes import HostNodes
 from mcp2026.device_plugin.devices import Snapshot
-from mcp2026.topology.errors import NoSuchSetError
-from mcp2026.topology.score import best_gpu_set
+from mcp2026.device_plugin.errors import UnsharableSetError
+from mcp2026.device_plugin.sharing.environment import NVIDIA_VISIBLE_DEVICES, Mount, container_access
+from mcp2026.device_plugin.strategy import Strategy
 
-NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-"""Read by the NVIDIA container runtime, which then makes these GPUs appear in the container."""
-
-CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
-"""The device nodes that every container with a GPU needs beside /dev/nvidiaN."""
-
-
-@dataclass(frozen=True, slots=True)
-class Preference:
-    """The GPUs to take, by UUID, and why: the score's terms, or why the first ones were taken instead."""
-
-    uuids: tuple[str, ...]
-    reason: str
-    fell_back: bool = False
+NOT_BY_VARIABLE = "void"
+"""Keeps the NVIDIA runtime from adding GPUs of its own accord."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a container gets: environment variables, and device nodes of the host at the same path inside."""
+    """What a container gets; device nodes are those of the host, at the same path inside."""
 
     environment: dict[str, str]
-    device_nodes: tuple[str, ...]
+    mounts: tuple[Mount, ...] = ()
+    device_nodes: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
 
 
-def preferred_gpus(
-    snapshot: Snapshot, available: Sequence[str], must_include: Sequence[str], size: int
-) -> Preference:
-    """Return the best `size` of the `available` GPUs with all of `must_include` among them.
+def grant(
+    snapshot: Snapshot,
+    resource: str,
+    devices: Sequence[str],
+    strategies: Collection[Strategy],
+    nodes: HostNodes,
+    in_cdi: Collection[str] = (),
+) -> Grant:
+    """Return what a container needs to use `devices` of `resource`; `in_cdi` are the UUIDs that CDI knows.
 
-    What cannot be answered well is answered with the first available ones: an error here would fail the pod.
+    A device that CDI does not know is left to NVIDIA_VISIBLE_DEVICES.
+
+    Raises:
+        UnsharableSetError: GiB of several GPUs.
+        SharesOfSeveralGpusError: shares of several GPUs through MPS.
+
     """
-    positions = snapshot.positions
-    unknown = [uuid for uuid in {*available, *must_include} if uuid not in positions]
-    if unknown:
-        return _first(available, must_include, size, f"unknown devices: {', '.join(sorted(unknown))}")
-    try:
-        choice = best_gpu_set(
-            snapshot.graph,
-            [positions[uuid] for uuid in available],
-            size,
-            [positions[uuid] for uuid in must_include],
-        )
-    except NoSuchSetError as error:
-        return _first(available, must_include, size, str(error))
-    gpus = snapshot.machine.gpus
-    return Preference(tuple(gpus[place].uuid for place in choice.gpus), str(choice.score))
-
-
-def _first(available: Iterable[str], must_include: Iterable[str], size: int, reason: str) -> Preference:
-    in_order = list(dict.fromkeys([*must_include, *available]))
-    return Preference(tuple(in_order[: max(size, 0)]), reason, fell_back=True)
-
-
-def grant(snapshot: Snapshot, uuids: Sequence[str], node_exists: Callable[[str], bool] | None) -> Grant:
-    """Return what a container needs to use the GPUs `uuids`, in the order that the container sees them in.
-
-    `node_exists` tells which device nodes the host has; None passes none of them, and leaves it to the NVIDIA
-    container runtime.
-    """
-    last = len(snapshot.positions)
-    ordered = sorted(uuids, key=lambda uuid: (snapshot.positions.get(uuid, last), uuid))
-    names = ",".join(ordered)
-    nodes: tuple[str, ...] = ()
-    if node_exists is not None:
-        minors = [snapshot.minor_numbers[uuid] for uuid in ordered if uuid in snapshot.minor_numbers]
-        wanted = (*CONTROL_NODES, *(f"/dev/nvidia{minor}" for minor in minors))
-        nodes = tuple(node for node in wanted if node_exists(node))
-    return Grant({NVIDIA_VISIBLE_DEVICES: names, GPU_UUIDS_VARIABLE: names}, nodes)
+    if kind_of_resource(resource) is DeviceKind.MEMORY:
+        gpus = sorted({snapshot.gpu_of(device) for device in devices})
+        if len(gpus) > 1:
+            raise UnsharableSetError(resource, gpus)
+    access = container_access(snapshot, [parse_device_id(device) for device in devices])
+    given = Grant(dict(access.environment), access.mounts)
+    visible = [uuid for uuid in access.environment[NVIDIA_VISIBLE_DEVICES].split(",") if uuid]
+    if Strategy.DEVICE_NODES in strategies:
+        given = replace(given, device_nodes=nodes.of_devices(snapshot, visible))
+    if Strategy.CDI_CRI in strategies and set(visible) <= set(in_cdi):
+        given = replace(given, cdi_devices=tuple(cdi_name(uuid) for uuid in visible))
+        if Strategy.ENVVAR not in strategies:
+            given.environment[NVIDIA_VISIBLE_DEVICES] = NOT_BY_VARIABLE
+    return given

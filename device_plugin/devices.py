@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from mcp2026.api.gpu_devices import parse_device_id
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, SharingState
 from mcp2026.api.gpu_topology import GpuHealth, Holder
+from mcp2026.device_plugin.reservations import HeldDevices, Reservation
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.machine import Machine
 from mcp2026.topology.mig.geometry import MigInstance
@@ -41,25 +42,58 @@ class Holding:
     holder: Holder | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A configuration file, or the spec of a generation, that could not be taken, and why."""
+
+    message: str
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SameMachine:
+    """A key for a machine that costs no look at all of its links."""
+
+    machine: Machine
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameMachine) and other.machine is self.machine
+
+    def __hash__(self) -> int:
+        return id(self.machine)
+
+
+@lru_cache(maxsize=2)
+def _graph_of(key: _SameMachine) -> AffinityGraph:
+    return affinity_graph(key.machine)
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The machine and how its GPUs are. Mappings are by UUID of the GPU, but for `unreadable` and `holdings`.
 
-    `conditions` holds GPUs that are not healthy, `sharing` those that are not Exclusive and Active, `wanted`
-    those that shall not be Exclusive. `unreadable` maps NVML indices to the reasons why those GPUs are not
-    part of the machine. `minor_numbers` gives the N of /dev/nvidiaN, `mig_instances` the instances of GPUs in
-    MIG mode. `holdings` is by device id; it means something only where `holdings_known`.
+    `conditions` holds GPUs that are not healthy, `sharing` those that somebody has looked at (the others are
+    taken as Exclusive). `unreadable` maps NVML indices to the reasons why those GPUs are not part of the
+    machine. `minor_numbers` gives the N of /dev/nvidiaN, `mig_instances` the instances of GPUs in MIG mode.
+    `holdings` is by device id; it means something only where `holdings_known`.
     """
 
     machine: Machine
     conditions: Mapping[str, GpuCondition] = field(default_factory=dict)
     wanted: Mapping[str, Sharing] = field(default_factory=dict)
-    """From configuration and spec; whoever shares the GPUs brings `sharing` there."""
+    """How each GPU shall be shared, from configuration and spec; empty until both are known. Whoever shares
+    the GPUs brings `sharing` there."""
     sharing: Mapping[str, CurrentSharing] = field(default_factory=dict)
     holdings: Mapping[str, Holding] = field(default_factory=dict)
     holdings_known: bool = False
     """Whether the kubelet has told, since the start, who holds what."""
     mig_instances: Mapping[str, tuple[MigInstance, ...]] = field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
+    """Of the pods of this node."""
+    spec_generation: int = 0
+    """The generation of the `GPUTopology` that `wanted` follows."""
+    refusals: tuple[Refusal, ...] = ()
+    """What of configuration and spec could not be taken; what held before holds on."""
     unreadable: Mapping[int, str] = field(default_factory=dict)
     minor_numbers: Mapping[str, int] = field(default_factory=dict)
     driver_failure: str = ""
@@ -76,8 +110,8 @@ class Snapshot:
 
     @cached_property
     def graph(self) -> AffinityGraph:
-        """The affinity graph of the machine, made once."""
-        return affinity_graph(self.machine)
+        """The affinity graph of the machine, made once for all snapshots of one machine."""
+        return _graph_of(_SameMachine(self.machine))
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -98,6 +132,15 @@ class Snapshot:
         for device in self.holdings:
             held.setdefault(self.gpu_of(device), set()).add(device)
         return {uuid: frozenset(devices) for uuid, devices in held.items()}
+
+    @cached_property
+    def held_by_container(self) -> HeldDevices:
+        """The devices of each resource that each container holds, as far as pod-resources told."""
+        held: dict[tuple[Holder, str], set[str]] = {}
+        for device, holding in self.holdings.items():
+            if holding.holder is not None:
+                held.setdefault((holding.holder, holding.resource), set()).add(device)
+        return {container: frozenset(devices) for container, devices in held.items()}
 
     def gpu_of(self, device: str) -> str:
         """Return the UUID of the GPU that `device` is (a part of); of an unknown MIG device, its own."""

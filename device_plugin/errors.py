@@ -1,5 +1,6 @@
 """Errors of the device plugin. Each says what was wrong and what to do."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -108,3 +109,65 @@ class SocketInUseError(KubeletError):
             "--resource-prefix and --socket-name"
         )
         self.socket = socket
+
+
+class ApiServerError(DevicePluginError):
+    """The API server refused (`status` is HTTP's) or cannot be reached (`status` is 0)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}" if status else message)
+        self.status = status
+        self.message = message
+
+
+class NoCredentialsError(DevicePluginError):
+    """Nothing says where the API server is, or how to speak to it."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"neither a service account of a pod nor a usable kubeconfig file is there ({path}: {reason}): "
+            "run in a pod with a service account, or with --no-publish-topology"
+        )
+        self.path = path
+
+
+class ConfigurationError(DevicePluginError):
+    """The configuration file cannot be used; `str()` names file, field, problem and what is allowed."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {problem}")
+        self.source = source
+        self.problem = problem
+
+
+class AnotherPluginError(KubeletError):
+    """Another plugin of ours serves this node."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            f"another MCP 2026 device plugin holds {directory}: one node has one, whatever its resources are "
+            "called, or GPUs would be given away twice; stop the other one"
+        )
+        self.directory = directory
+
+
+class UnsharableSetError(DevicePluginError):
+    """The kubelet allocates parts of several GPUs to one container, where that would over-commit them."""
+
+    def __init__(self, resource: str, gpus: Sequence[str]) -> None:
+        super().__init__(
+            f"{resource}: the devices are of {len(gpus)} GPUs ({', '.join(gpus)}), but a container can use "
+            "the memory of one: request at most what one GPU has free"
+        )
+        self.gpus = tuple(gpus)
+
+
+class CdiDirectoryError(DevicePluginError):
+    """The folder of the CDI specifications cannot be written."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(
+            f"--cdi-directory {directory} cannot be written ({reason}): mount the host's folder into the pod "
+            "(hostPath), or leave cdi-cri out of --device-list-strategy"
+        )
+        self.directory = directory

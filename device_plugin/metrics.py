@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mcp2026.device_plugin.devices import Snapshot
+from mcp2026.device_plugin.offers import offers
 
 
 class Metrics:
@@ -10,17 +11,43 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._seen: set[str] = set()
         prefix = "mcp2026_device_plugin"
         self.gpus = Gauge(f"{prefix}_gpus", "GPUs of this node", ["health"], registry=self.registry)
         self.registrations = Counter(
             f"{prefix}_registrations", "Registrations with the kubelet", ["result"], registry=self.registry
         )
+        self.devices = Gauge(
+            f"{prefix}_devices",
+            "Devices offered to the kubelet",
+            ["resource", "health"],
+            registry=self.registry,
+        )
         self.allocations = Counter(
-            f"{prefix}_allocated_gpus", "GPUs handed to containers", registry=self.registry
+            f"{prefix}_allocated_devices",
+            "Devices handed to containers",
+            ["resource"],
+            registry=self.registry,
+        )
+        self.refused_allocations = Counter(
+            f"{prefix}_refused_allocations",
+            "Requests for parts of several GPUs that one container cannot use",
+            ["resource"],
+            registry=self.registry,
+        )
+        self.divergences = Counter(
+            f"{prefix}_reservation_divergences",
+            "Containers that hold other devices than were reserved for them",
+            registry=self.registry,
+        )
+        self.refusals = Gauge(
+            f"{prefix}_refused_configurations",
+            "Configuration files and specs that are there and could not be taken",
+            registry=self.registry,
         )
         self.preferences = Counter(
             f"{prefix}_preferences",
-            "Answers to the kubelet's question which GPUs to take",
+            "Answers to the kubelet's question which devices to take",
             ["kind"],
             registry=self.registry,
         )
@@ -33,7 +60,7 @@ class Metrics:
         for result in ("succeeded", "failed"):
             self.registrations.labels(result)
             self.publications.labels(result)
-        for kind in ("scored", "fallback"):
+        for kind in ("reserved", "scored", "fallback"):
             self.preferences.labels(kind)
 
     def observe(self, snapshot: Snapshot) -> None:
@@ -42,3 +69,11 @@ class Metrics:
         self.gpus.labels("healthy").set(len(snapshot.machine.gpus) - unhealthy)
         self.gpus.labels("unhealthy").set(unhealthy)
         self.gpus.labels("unreadable").set(len(snapshot.unreadable))
+        self.refusals.set(len(snapshot.refusals))
+        offered = offers(snapshot)
+        self._seen |= offered.keys()
+        for resource in self._seen:
+            devices = offered.get(resource, ())
+            healthy = sum(device.healthy for device in devices)
+            self.devices.labels(resource, "healthy").set(healthy)
+            self.devices.labels(resource, "unhealthy").set(len(devices) - healthy)

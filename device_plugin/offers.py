@@ -6,7 +6,7 @@ A GPU stands in the lists of one resource alone, that of its mode (decision 0100
 from collections.abc import Iterator, Mapping
 
 from mcp2026.api.gpu_devices import DeviceId, DeviceKind, mig_resource
-from mcp2026.api.gpu_sharing import Sharing
+from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing
 from mcp2026.api.names import GPU_MEMORY_RESOURCE, GPU_RESOURCE, GPU_SHARED_RESOURCE
 from mcp2026.device_plugin.devices import Device, Snapshot
 from mcp2026.topology.machine import Gpu
@@ -18,12 +18,14 @@ def offers(snapshot: Snapshot) -> Mapping[str, tuple[Device, ...]]:
     """Return the devices of each resource that the node has any of, GPUs in the machine's order.
 
     An unhealthy GPU's devices stay, unhealthy. Of a GPU that is being drained those stay that are held; one
-    that is being changed, or could not be, has none.
+    that is being changed, or could not be, has none. One of which nothing is known yet is whole, unless
+    something else is wanted.
     """
     lists: dict[str, list[Device]] = {}
     for gpu in snapshot.machine.gpus:
         current = snapshot.sharing_of(gpu.uuid)
-        if current.state in ("Changing", "Failed"):
+        unknown = gpu.uuid not in snapshot.sharing and snapshot.wanted_of(gpu.uuid) != EXCLUSIVE
+        if unknown or current.state in ("Changing", "Failed"):
             continue
         held = snapshot.held_devices.get(gpu.uuid, frozenset())
         healthy = gpu.uuid not in snapshot.unhealthy

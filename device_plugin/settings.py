@@ -13,6 +13,7 @@ from mcp2026.api.names import GROUP
 from mcp2026.api.settings import SettingsParser, add_log_flags
 from mcp2026.api.structured_log import LogFormat, LogLevel
 from mcp2026.device_plugin.resource_names import ResourceNames
+from mcp2026.device_plugin.strategy import Strategy
 
 LONGEST_MIG_PROFILE = "4g.141gb.me"
 LONGEST_SOCKET_PATH = 107
@@ -33,7 +34,10 @@ class Settings:
     kubelet_timeout_s: float = 30.0
     health_interval_s: float = 5.0
     holders_interval_s: float = 5.0
-    pass_device_nodes: bool = False
+    strategies: frozenset[Strategy] = frozenset({Strategy.ENVVAR})
+    cdi_directory: Path = Path("/var/run/cdi")
+    driver_libraries: Path | None = None
+    configuration_file: Path | None = None
     publish_topology: bool = True
     fail_on_no_gpus: bool = True
     metrics_port: int | None = None
@@ -67,6 +71,12 @@ class Settings:
         ):
             if not 0.1 <= value <= 3600 or not math.isfinite(value):
                 raise SettingsError(name, f"{value}", "0.1 to 3600 seconds")
+        if not self.strategies:
+            raise SettingsError("--device-list-strategy", "is empty", ", ".join(Strategy))
+        if self.driver_libraries is not None and not self.driver_libraries.is_absolute():
+            raise SettingsError(
+                "--driver-libraries", f"{self.driver_libraries}", "an absolute path of the host"
+            )
         if self.metrics_port is not None and not 0 <= self.metrics_port <= 65535:
             raise SettingsError("--metrics-port", f"{self.metrics_port}", "0 (any free port) to 65535")
 
@@ -108,13 +118,25 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         kubelet_timeout_s=given.kubelet_timeout,
         health_interval_s=given.health_interval,
         holders_interval_s=given.holders_interval,
-        pass_device_nodes=given.pass_device_nodes,
+        strategies=_strategies(given.device_list_strategy, given.pass_device_nodes),
+        cdi_directory=given.cdi_directory.absolute(),
+        driver_libraries=given.driver_libraries,
+        configuration_file=given.config,
         publish_topology=given.publish_topology,
         fail_on_no_gpus=given.fail_on_no_gpus,
         metrics_port=given.metrics_port,
         log_format=given.log_format,
         log_level=given.log_level,
     )
+
+
+def _strategies(text: str, pass_device_nodes: bool) -> frozenset[Strategy]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in list(Strategy)]
+    if unknown:
+        raise SettingsError("--device-list-strategy", f"{', '.join(unknown)}", ", ".join(Strategy))
+    nodes = [Strategy.DEVICE_NODES] if pass_device_nodes else []
+    return frozenset([*map(Strategy, names), *nodes])
 
 
 def _parser(environment: Mapping[str, str]) -> SettingsParser:
@@ -169,8 +191,36 @@ def _parser(environment: Mapping[str, str]) -> SettingsParser:
     flag(
         "--pass-device-nodes",
         action=argparse.BooleanOptionalAction,
-        default=default.pass_device_nodes,
-        help="give /dev/nvidia* to containers; for nodes without the NVIDIA container runtime [off]",
+        default=False,
+        help="add device-nodes to --device-list-strategy [off]",
+    )
+    flag(
+        "--device-list-strategy",
+        default=Strategy.ENVVAR,
+        metavar="LIST",
+        help="how containers are given devices, by commas: envvar (NVIDIA container runtime), cdi-cri (CDI), "
+        "device-nodes [%(default)s]",
+    )
+    flag(
+        "--cdi-directory",
+        type=Path,
+        default=default.cdi_directory,
+        help="where the CDI specification is written, if cdi-cri is used [%(default)s]",
+    )
+    flag(
+        "--driver-libraries",
+        type=Path,
+        default=None,
+        metavar="DIRECTORY",
+        help="folder of the host with the driver's libraries and nothing else; containers that get devices "
+        "by CDI see it at /usr/local/nvidia/lib64 [none]",
+    )
+    flag(
+        "--config",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="YAML file that says how GPUs are shared; read again when it changes [all are exclusive]",
     )
     flag(
         "--publish-topology",

@@ -1,9 +1,11 @@
 """The node's `GPUTopology` as the plugin sees it: GPUs, links, peers, health and who holds what. Pure."""
 
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from mcp2026.api.conditions import Condition
 from mcp2026.api.gpu_sharing import SharingStatus
 from mcp2026.api.gpu_topology import (
     Allocation,
@@ -16,21 +18,28 @@ from mcp2026.api.gpu_topology import (
 )
 from mcp2026.api.names import API_VERSION, GPU_MEMORY_RESOURCE, GPU_TOPOLOGY_KIND
 from mcp2026.device_plugin.devices import Snapshot
+from mcp2026.device_plugin.node_conditions import node_conditions
+from mcp2026.device_plugin.totals import totals
 from mcp2026.topology.machine import Gpu, ancestor_name
 
 LONGEST_MESSAGE: Final = 1024
 """Characters; the schema's limit."""
 
 
-def topology_status(snapshot: Snapshot) -> GPUTopologyStatus:
-    """Return what `snapshot` tells of the node."""
+def topology_status(
+    snapshot: Snapshot, conditions: tuple[Condition, ...], now: datetime
+) -> GPUTopologyStatus:
+    """Return what `snapshot` tells of the node; `conditions` are those so far, `now` is in UTC."""
     machine = snapshot.machine
     ancestors = tuple(tuple(ancestor_name(ancestor) for ancestor in row) for row in machine.pcie_ancestors)
     return GPUTopologyStatus(
         driver=machine.driver,
         cuda=machine.cuda,
+        totals=totals(snapshot),
         gpus=tuple(_gpu_status(snapshot, place, gpu) for place, gpu in enumerate(machine.gpus)),
         pcie_ancestors=ancestors,
+        observed_generation=snapshot.spec_generation,
+        conditions=node_conditions(snapshot, conditions, now),
     )
 
 

@@ -3,24 +3,24 @@
 import asyncio
 import errno
 import logging
-import os
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import grpc
 
-from mcp2026.device_plugin.allocation import grant, preferred_gpus
+from mcp2026.device_plugin.allocation import Grant
+from mcp2026.device_plugin.allocator import Allocator
 from mcp2026.device_plugin.devices import Device
-from mcp2026.device_plugin.errors import SocketInUseError
+from mcp2026.device_plugin.errors import SocketInUseError, UnsharableSetError
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2_grpc as service
-from mcp2026.device_plugin.metrics import Metrics
 from mcp2026.device_plugin.offers import offers
 from mcp2026.device_plugin.registration import SocketIdentity
+from mcp2026.device_plugin.sharing.environment import SharesOfSeveralGpusError
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +42,12 @@ def socket_identity(path: Path) -> SocketIdentity | None:
 
 
 class DevicePluginService(service.DevicePluginServicer):
-    """Answers the kubelet for one `resource` from the inventory; asks neither NVML nor the API server."""
+    """Answers the kubelet for one `resource`; decides nothing."""
 
-    def __init__(
-        self, resource: str, inventory: Inventory, metrics: Metrics, pass_device_nodes: bool
-    ) -> None:
+    def __init__(self, resource: str, inventory: Inventory, allocator: Allocator) -> None:
         self._resource = resource
         self._inventory = inventory
-        self._metrics = metrics
-        self._node_exists = os.path.exists if pass_device_nodes else None
+        self._allocator = allocator
         self.streams = 0
         """How many ListAndWatch streams are open."""
 
@@ -71,9 +68,7 @@ class DevicePluginService(service.DevicePluginServicer):
             while True:
                 devices = offers(snapshot).get(self._resource, ())
                 if devices != sent:
-                    yield contract.ListAndWatchResponse(
-                        devices=[_device_message(device) for device in devices]
-                    )
+                    yield device_list_message(devices)
                     sent = devices
                 snapshot = await self._inventory.next_after(snapshot)
         finally:
@@ -85,53 +80,32 @@ class DevicePluginService(service.DevicePluginServicer):
         """Return the best set for each container. Never an error: that would fail the pod's admission."""
         return contract.PreferredAllocationResponse(
             container_responses=[
-                contract.ContainerPreferredAllocationResponse(deviceIDs=self._preferred(container))
+                contract.ContainerPreferredAllocationResponse(
+                    deviceIDs=self._allocator.prefer(
+                        self._resource,
+                        list(container.available_deviceIDs),
+                        list(container.must_include_deviceIDs),
+                        container.allocation_size,
+                    )
+                )
                 for container in request.container_requests
             ]
         )
 
-    def _preferred(self, container: contract.ContainerPreferredAllocationRequest) -> list[str]:
-        available, required = list(container.available_deviceIDs), list(container.must_include_deviceIDs)
-        size = container.allocation_size
-        try:
-            preference = preferred_gpus(self._inventory.snapshot, available, required, size)
-        except Exception:
-            log.exception("no preference could be worked out: the first GPUs are preferred")
-            self._metrics.preferences.labels("fallback").inc()
-            return list(dict.fromkeys([*required, *available]))[: max(size, 0)]
-        self._metrics.preferences.labels("fallback" if preference.fell_back else "scored").inc()
-        log.log(
-            logging.WARNING if preference.fell_back else logging.INFO,
-            "the first GPUs are preferred" if preference.fell_back else "preferred GPUs",
-            extra={"gpus": preference.uuids, "available": available, "reason": preference.reason},
-        )
-        return list(preference.uuids)
-
     async def Allocate(  # noqa: N802
-        self, request: contract.AllocateRequest, _context: _Context
+        self, request: contract.AllocateRequest, context: _Context
     ) -> contract.AllocateResponse:
-        """Return what each container needs to use its GPUs."""
-        responses = []
+        """Return what each container needs to use its devices.
+
+        An error only where every answer would be wrong: parts of several GPUs that one container cannot use.
+        """
+        grants = []
         for container in request.container_requests:
-            snapshot, uuids = self._inventory.snapshot, list(container.devices_ids)
-            doubtful = [
-                uuid for uuid in uuids if uuid not in snapshot.positions or uuid in snapshot.unhealthy
-            ]
-            if doubtful:
-                log.warning("the kubelet allocates GPUs that are not healthy", extra={"gpus": doubtful})
-            given = grant(snapshot, uuids, self._node_exists)
-            self._metrics.allocations.inc(len(uuids))
-            log.info("allocated", extra={"gpus": uuids, "device_nodes": given.device_nodes})
-            responses.append(
-                contract.ContainerAllocateResponse(
-                    envs=given.environment,
-                    devices=[
-                        contract.DeviceSpec(container_path=node, host_path=node, permissions="rw")
-                        for node in given.device_nodes
-                    ],
-                )
-            )
-        return contract.AllocateResponse(container_responses=responses)
+            try:
+                grants.append(self._allocator.allocate(self._resource, list(container.devices_ids)))
+            except (SharesOfSeveralGpusError, UnsharableSetError) as error:
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return contract.AllocateResponse(container_responses=[_grant_message(each) for each in grants])
 
     async def PreStartContainer(  # noqa: N802
         self, _request: contract.PreStartContainerRequest, _context: _Context
@@ -145,12 +119,34 @@ def plugin_options() -> contract.DevicePluginOptions:
     return contract.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=False)
 
 
+def device_list_message(devices: Iterable[Device]) -> contract.ListAndWatchResponse:
+    """Return the message with the whole list `devices`."""
+    return contract.ListAndWatchResponse(devices=[_device_message(device) for device in devices])
+
+
 def _device_message(device: Device) -> contract.Device:
     topology = None
     if device.numa_node is not None:
         topology = contract.TopologyInfo(nodes=[contract.NUMANode(ID=device.numa_node)])
     return contract.Device(
         ID=device.id, health="Healthy" if device.healthy else "Unhealthy", topology=topology
+    )
+
+
+def _grant_message(given: Grant) -> contract.ContainerAllocateResponse:
+    return contract.ContainerAllocateResponse(
+        envs=given.environment,
+        mounts=[
+            contract.Mount(
+                container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only
+            )
+            for mount in given.mounts
+        ],
+        devices=[
+            contract.DeviceSpec(container_path=node, host_path=node, permissions="rw")
+            for node in given.device_nodes
+        ],
+        cdi_devices=[contract.CDIDevice(name=name) for name in given.cdi_devices],
     )
 
 

@@ -33,6 +33,7 @@ def test_a_driver_that_goes_away_makes_all_unhealthy_and_answers_go_on(
     plugin = start_plugin(nvml, "--metrics-port=0")
     endpoint = kubelet.endpoint()
     port = plugin.metrics_port()
+    plugin.wait_for_log("registered mcp2026.io/gpu")
     assert http_get(port, "/readyz")[0] == 200
 
     nvml.fail("*", "*", "NVML_ERROR_DRIVER_NOT_LOADED")
@@ -101,4 +102,5 @@ def test_it_is_ready_once_registered_and_counts_what_it_did(
     assert 'mcp2026_device_plugin_registrations_total{result="succeeded"} 1.0' in metrics
     assert 'mcp2026_device_plugin_preferences_total{kind="scored"} 1.0' in metrics
     assert 'mcp2026_device_plugin_preferences_total{kind="fallback"} 1.0' in metrics
-    assert "mcp2026_device_plugin_allocated_gpus_total 2.0" in metrics
+    assert 'mcp2026_device_plugin_allocated_devices_total{resource="mcp2026.io/gpu"} 2.0' in metrics
+    assert 'mcp2026_device_plugin_devices{health="healthy",resource="mcp2026.io/gpu"} 4.0' in metrics

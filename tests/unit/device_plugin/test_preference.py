@@ -1,6 +1,7 @@
-"""Which GPUs a container gets and what it is told, over machines as data."""
+"""Which devices a container gets, over machines as data."""
 
 import time
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -8,9 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp2026.device_plugin.allocation import grant, preferred_gpus
-from mcp2026.device_plugin.devices import Snapshot
+from mcp2026.api.gpu_sharing import Sharing
+from mcp2026.api.gpu_topology import Holder
+from mcp2026.api.names import GPU_MEMORY_RESOURCE, GPU_RESOURCE, GPU_SHARED_RESOURCE
+from mcp2026.device_plugin.devices import CurrentSharing, Holding, Snapshot
+from mcp2026.device_plugin.preference import preferred_devices
+from mcp2026.device_plugin.reservations import Reservation
 from mcp2026.topology.machine import machine_from_file
+from mcp2026.topology.mig.geometry import MigInstance
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 NAMES = sorted(path.stem for path in TOPOLOGIES.glob("*.yaml"))
@@ -49,9 +55,9 @@ def uuids(of: Snapshot, *places: int) -> list[str]:
 )
 def test_the_preferred_gpus(name: str, free: tuple[int, ...], size: int, expected: list[int]) -> None:
     machine = snapshot(name)
-    preference = preferred_gpus(machine, uuids(machine, *free), [], size)
-    assert indices(machine, preference.uuids) == expected
-    assert not preference.fell_back
+    preference = preferred_devices(machine, GPU_RESOURCE, uuids(machine, *free), [], size)
+    assert indices(machine, preference.devices) == expected
+    assert preference.kind == "scored"
     assert "weakest-link" in preference.reason
 
 
@@ -64,7 +70,7 @@ def test_every_superset_of_a_bridged_pair_gives_a_bridged_pair() -> None:
     for size in range(2, 9):
         for free in combinations(range(8), size):
             if any(pair <= set(free) for pair in pairs):
-                chosen = preferred_gpus(machine, uuids(machine, *free), [], 2).uuids
+                chosen = preferred_devices(machine, GPU_RESOURCE, uuids(machine, *free), [], 2).devices
                 assert frozenset(indices(machine, chosen)) in pairs, free
 
 
@@ -77,7 +83,7 @@ def test_an_answer_always_fits_the_question(name: str, data: st.DataObject) -> N
     must = data.draw(st.lists(st.sampled_from(available), unique=True)) if available else []
     size = data.draw(st.integers(len(must), len(everything) + 1))
 
-    answer = preferred_gpus(machine, available, must, size).uuids
+    answer = preferred_devices(machine, GPU_RESOURCE, available, must, size).devices
 
     assert len(answer) == len(set(answer)) == min(size, len(available))
     assert set(answer) <= set(available)
@@ -96,40 +102,156 @@ def test_an_answer_always_fits_the_question(name: str, data: st.DataObject) -> N
 def test_what_cannot_be_scored_falls_back_and_says_so(
     available: list[str], must: list[str], size: int, expected: tuple[str, ...]
 ) -> None:
-    preference = preferred_gpus(snapshot("1xt4-edge"), available, must, size)
-    assert preference.uuids == expected
-    assert preference.fell_back
+    preference = preferred_devices(snapshot("1xt4-edge"), GPU_RESOURCE, available, must, size)
+    assert preference.devices == expected
+    assert preference.kind == "fallback"
     assert preference.reason
 
 
 def test_four_of_sixteen_gpus_take_less_than_50_ms_of_the_processor() -> None:
     machine = snapshot("dgx-2-16xv100")
     everything = uuids(machine, *range(16))
-    preferred_gpus(machine, everything, [], 4)
+    preferred_devices(machine, GPU_RESOURCE, everything, [], 4)
     times = []
     for _ in range(5):
         began = time.process_time()
-        preferred_gpus(machine, everything, [], 4)
+        preferred_devices(machine, GPU_RESOURCE, everything, [], 4)
         times.append(time.process_time() - began)
     assert min(times) < 0.050
 
 
-def test_a_container_gets_its_gpus_in_index_order_and_no_device_nodes() -> None:
-    machine = snapshot("4xa100-pcie-nvlink-pairs")
-    given_ = grant(machine, uuids(machine, 3, 1), None)
-    expected = ",".join(uuids(machine, 1, 3))
-    assert given_.environment == {"NVIDIA_VISIBLE_DEVICES": expected, "MCP2026_GPU_UUIDS": expected}
-    assert given_.device_nodes == ()
+SHARED = Snapshot(
+    machine_from_file(TOPOLOGIES / "4xa100-pcie-nvlink-pairs.yaml"),
+)
+A, B, C, D = (gpu.uuid for gpu in SHARED.machine.gpus)
 
 
-def test_device_nodes_are_those_of_the_gpus_and_those_shared_that_exist() -> None:
-    machine = snapshot("4xa100-pcie-nvlink-pairs")
-    host = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia3"}
-    nodes = grant(machine, uuids(machine, 1, 2), host.__contains__).device_nodes
-    assert nodes == ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia1")
+def by_mode(mode: str, unit: str = "Replica", replicas: int | None = None) -> Snapshot:
+    sharing = CurrentSharing(Sharing(mode, unit, replicas))  # type: ignore[arg-type]  # from a table
+    return replace(SHARED, sharing=dict.fromkeys((A, B, C, D), sharing))
 
 
-def test_a_gpu_that_is_not_known_is_handed_on_after_those_that_are() -> None:
-    machine = snapshot("4xa100-pcie-nvlink-pairs")
-    environment = grant(machine, ["GPU-new", *uuids(machine, 2)], None).environment
-    assert environment["MCP2026_GPU_UUIDS"] == f"{uuids(machine, 2)[0]},GPU-new"
+def shares(*counts: tuple[str, int]) -> list[str]:
+    return [f"{uuid}::{number}" for uuid, count in counts for number in range(count)]
+
+
+def gib(*counts: tuple[str, int]) -> list[str]:
+    return [f"{uuid}::m{number}" for uuid, count in counts for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "resource", "free", "must", "size", "expected"),
+    [
+        pytest.param(
+            by_mode("TimeSlice"), GPU_SHARED_RESOURCE, shares((A, 4), (B, 2)), [], 2,
+            [f"{A}::0", f"{B}::0"], id="two shares in turns: of two GPUs",
+        ),
+        pytest.param(
+            by_mode("TimeSlice"), GPU_SHARED_RESOURCE, shares((A, 1), (B, 2)), [], 1,
+            [f"{B}::0"], id="one share: of the GPU with the most left",
+        ),
+        pytest.param(
+            by_mode("TimeSlice"), GPU_SHARED_RESOURCE, shares((A, 2), (B, 2)), [f"{A}::1"], 2,
+            [f"{A}::1", f"{B}::0"], id="beside a share that must be there: of another GPU",
+        ),
+        pytest.param(
+            by_mode("MPS"), GPU_SHARED_RESOURCE, shares((A, 4), (B, 2)), [], 2,
+            [f"{B}::0", f"{B}::1"], id="two shares through MPS: of one GPU, where they fit best",
+        ),
+        pytest.param(
+            by_mode("TimeSlice", "Memory"), GPU_MEMORY_RESOURCE, gib((A, 9), (B, 4), (C, 3)), [], 4,
+            [f"{B}::m{n}" for n in range(4)], id="GiB: of the one GPU where they fit best",
+        ),
+        pytest.param(
+            by_mode("TimeSlice", "Memory"), GPU_MEMORY_RESOURCE, gib((A, 9), (B, 4)), [f"{A}::m8"], 2,
+            [f"{A}::m8", f"{A}::m0"], id="GiB: of the GPU that must be",
+        ),
+    ],
+)  # fmt: skip
+def test_parts(
+    machine: Snapshot, resource: str, free: list[str], must: list[str], size: int, expected: list[str]
+) -> None:
+    preference = preferred_devices(machine, resource, free, must, size)
+    assert list(preference.devices) == expected
+    assert preference.kind == "scored"
+
+
+def test_gib_that_no_gpu_has_fall_back_and_say_so() -> None:
+    free = gib((A, 3), (B, 3))
+    preference = preferred_devices(by_mode("TimeSlice", "Memory"), GPU_MEMORY_RESOURCE, free, [], 4)
+    assert preference.kind == "fallback"
+    assert len(preference.devices) == 4
+
+
+def test_mig_devices_are_taken_where_the_fewest_are_left() -> None:
+    slices = {
+        A: tuple(MigInstance(f"MIG-a{n}", "1g.10gb", n, 1, n, 0) for n in range(3)),
+        B: (MigInstance("MIG-b0", "1g.10gb", 0, 1, 0, 0),),
+    }
+    machine = replace(SHARED, mig_instances=slices)
+    free = ["MIG-a0", "MIG-a1", "MIG-b0"]
+    assert preferred_devices(machine, "mcp2026.io/mig-1g.10gb", free, [], 1).devices == ("MIG-b0",)
+    assert preferred_devices(machine, "mcp2026.io/mig-1g.10gb", free, ["MIG-a1"], 2).devices == (
+        "MIG-a1",
+        "MIG-a0",
+    )
+
+
+# ---- reservations ----
+
+
+def reservation(
+    pod: str, devices: tuple[str, ...], created: str = "10:00", resource: str = GPU_RESOURCE
+) -> Reservation:
+    return Reservation("team", pod, f"uid-{pod}", f"2026-11-30T{created}:00Z", {"main": {resource: devices}})
+
+
+@pytest.mark.parametrize(
+    ("reservations", "free", "size", "expected"),
+    [
+        pytest.param([("p", (B, C))], [A, B, C, D], 2, (B, C), id="what was promised, whatever the links"),
+        pytest.param([("p", (B, C))], [A, B, D], 2, (A, D), id="not when it is not free, nor given to others"),
+        pytest.param([("p", (B, C))], [A, B, C, D], 1, (A,), id="not for another number"),
+        pytest.param(
+            [("young", (A, B)), ("old", (C, D))], [A, B, C, D], 2, (C, D), id="the oldest pod comes first"
+        ),
+        pytest.param([("p", (B, C))], [B, C], 1, (B,), id="taken when nothing else is left"),
+    ],
+)  # fmt: skip
+def test_reservations(
+    reservations: list[tuple[str, tuple[str, ...]]], free: list[str], size: int, expected: tuple[str, ...]
+) -> None:
+    promised = tuple(
+        reservation(pod, devices, "09:00" if pod == "old" else "10:00") for pod, devices in reservations
+    )
+    answer = preferred_devices(replace(SHARED, reservations=promised), GPU_RESOURCE, free, [], size)
+    assert answer.devices == expected
+    reserved = any(set(expected) == set(devices) for _, devices in reservations)
+    assert answer.kind == ("reserved" if reserved else "scored")
+
+
+def test_a_reservation_that_was_kept_is_not_given_again() -> None:
+    held = {A: Holding(GPU_RESOURCE, Holder("team", "p", "main"))}
+    machine = replace(SHARED, reservations=(reservation("p", (B, C)),), holdings=held)
+    assert preferred_devices(machine, GPU_RESOURCE, [B, C, D], [], 2).kind == "scored"
+
+
+def test_a_reservation_is_of_one_resource() -> None:
+    machine = replace(SHARED, reservations=(reservation("p", (B, C), resource="mcp2026.io/gpu-shared"),))
+    assert preferred_devices(machine, GPU_RESOURCE, [A, B, C, D], [], 2).devices == (A, B)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_whatever_is_asked_of_whatever_resource_the_answer_fits(data: st.DataObject) -> None:
+    mode = data.draw(st.sampled_from(["TimeSlice", "MPS"]))
+    resource, make, unit = data.draw(
+        st.sampled_from([(GPU_SHARED_RESOURCE, shares, "Replica"), (GPU_MEMORY_RESOURCE, gib, "Memory")])
+    )
+    everything = make(*((uuid, 3) for uuid in (A, B, C, D)))
+    available = data.draw(st.lists(st.sampled_from(everything), unique=True))
+    must = data.draw(st.lists(st.sampled_from(available), unique=True)) if available else []
+    size = data.draw(st.integers(len(must), 13))
+    answer = preferred_devices(by_mode(mode, unit), resource, available, must, size).devices
+    assert len(answer) == len(set(answer)) == min(size, len(available))
+    assert set(must) <= set(answer) <= set(available)

@@ -1,0 +1,75 @@
+"""Brings what is wanted of the GPUs into the inventory, whenever configuration, spec or machine change."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+
+from mcp2026.device_plugin.configuration import Configuration
+from mcp2026.device_plugin.configuration_file import ConfigurationFile
+from mcp2026.device_plugin.inventory import Inventory
+from mcp2026.device_plugin.wishes import SeenSpec, Wishes
+
+log = logging.getLogger(__name__)
+
+SPEC_PATIENCE_S = 5.0
+"""How long the first spec is waited for before the configuration alone holds."""
+
+
+class WishesLoop:
+    """Around one `Wishes`."""
+
+    def __init__(
+        self, wishes: Wishes, inventory: Inventory, configuration_file: ConfigurationFile | None
+    ) -> None:
+        self._wishes = wishes
+        self._inventory = inventory
+        self._file = configuration_file
+        self._told: tuple[str, ...] = ()
+
+    def begin(self) -> None:
+        """Wait for no spec."""
+        self._wishes.begin()
+
+    def spec_seen(self, seen: SeenSpec) -> None:
+        """Take the spec that the API server has."""
+        self._wishes.spec_seen(seen)
+        self._apply()
+
+    async def run(self) -> None:
+        """Keep the inventory's wishes right until cancelled."""
+        loops: list[Coroutine[None, None, None]] = [self._follow_machine(), self._lose_patience()]
+        if self._file is not None:
+            loops.append(self._file.follow(self._configuration_read, self._configuration_refused))
+        async with asyncio.TaskGroup() as group:
+            for loop in loops:
+                group.create_task(loop)
+
+    async def _follow_machine(self) -> None:
+        while True:
+            self._apply()
+            machine = self._inventory.snapshot.machine
+            while self._inventory.snapshot.machine is machine:
+                await self._inventory.next_after(self._inventory.snapshot)
+
+    async def _lose_patience(self) -> None:
+        await asyncio.sleep(SPEC_PATIENCE_S)
+        if not self._wishes.begun:
+            log.warning("the spec of the node's GPUTopology cannot be read: the configuration holds so far")
+            self._wishes.begin()
+            self._apply()
+
+    def _configuration_read(self, configuration: Configuration) -> None:
+        self._wishes.configuration_read(configuration)
+        self._apply()
+
+    def _configuration_refused(self, problem: str) -> None:
+        self._wishes.configuration_refused(problem)
+        self._apply()
+
+    def _apply(self) -> None:
+        self._inventory.change(self._wishes.apply)
+        refusals = tuple(refusal.message for refusal in self._inventory.snapshot.refusals)
+        for refusal in refusals:
+            if refusal not in self._told:
+                log.error("refused, what held before holds on: %s", refusal)
+        self._told = refusals
