@@ -51,6 +51,10 @@ class Cluster:
         query = {"fieldManager": field_manager, "force": "true"}
         return await self._send("PATCH", path, query, {"Content-Type": "application/apply-patch+yaml"}, body)
 
+    async def merge(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """Change the object at `path` by a merge patch (RFC 7396); raises as `get`."""
+        return await self._send("PATCH", path, {}, {"Content-Type": "application/merge-patch+json"}, body)
+
     async def create(self, path: str, body: Mapping[str, Any]) -> bytes:
         """Create `body` in the collection `path`; raises as `get`."""
         return await self._send("POST", path, {}, {"Content-Type": "application/json"}, body)

@@ -70,6 +70,8 @@ class HealthLoop:
         self._metrics = metrics
         self._listen = listen
         self._began: float | None = None
+        self.looked = asyncio.Event()
+        """Set once the conditions come from a look at the GPUs."""
         self._woken = asyncio.Event()
         self._ear: Ear | None = None
 
@@ -81,8 +83,9 @@ class HealthLoop:
             threading.Thread(target=self._ear.listen, name="driver-events", daemon=True).start()
         try:
             while True:
-                await self._wait()
                 await self._look()
+                self.looked.set()
+                await self._wait()
         finally:
             if self._ear is not None:
                 self._ear.stop()
