@@ -9,9 +9,7 @@ import typer
 
 from mcp2026.api.names import REST_PORT
 from mcp2026.cli.errors import CommandError
-from mcp2026.cli.topology_table import Output, render
 from mcp2026.topology.errors import TopologyError
-from mcp2026.topology.machine import machine_from_file
 
 app = typer.Typer(
     help="MCP 2026: inference on this machine and in a cluster.",
@@ -21,6 +19,7 @@ app = typer.Typer(
 )
 
 _MODELS = Path("models")
+TopologyOutput = Literal["text", "json", "yaml", "svg", "png"]
 
 
 @app.command()
@@ -94,11 +93,63 @@ def convert(
 
 @app.command()
 def topology(
-    file: Annotated[Path, typer.Option("--file", "-f", help="A machine as YAML (see tests/topologies).")],
-    output: Annotated[Output, typer.Option("--output", "-o")] = "text",
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            help="A machine in YAML or JSON: what kubectl get gputopology NODE -o yaml prints, or the format "
+            "of tests/topologies.",
+        ),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(help="A node whose GPUTopology is read from the cluster of the kubeconfig.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="With --node: the kubeconfig's context. Default: the current one.")
+    ] = None,
+    output: Annotated[
+        TopologyOutput,
+        typer.Option("--output", "-o", help="Table, data, or a picture (png needs the extra 'bench')."),
+    ] = "text",
+    score: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Instead: which N GPUs are best, and why (text, json or yaml)."
+        ),
+    ] = None,
+    free: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GPUS",
+            help="With --score: the free ones, by index: 0,1,4. Default: those that are not unhealthy and "
+            "that nobody holds.",
+        ),
+    ] = None,
+    must: Annotated[
+        str | None, typer.Option(metavar="GPUS", help="With --score: these are among the chosen ones.")
+    ] = None,
+    mix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE=PERCENT,…",
+            help="With --score: how many GPUs later requests ask for. Default: 1=40,2=30,4=20,8=10",
+        ),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            help="What --score -o json has printed: asks again, and fails if the answer is another one."
+        ),
+    ] = None,
 ) -> None:
-    """Print each GPU with its PCIe bus id, its NVLink peers by bandwidth, and latencies."""
-    typer.echo(render(machine_from_file(file), output))
+    """Show how a machine's GPUs are linked, how they are and who holds them, or which of them are best.
+
+    The table has each GPU with its PCIe bus id, NVLink peers by bandwidth, and latencies.
+    """
+    from mcp2026.cli.topology_command import ScoreWishes, show_topology
+
+    show_topology(file, node, context, output, ScoreWishes(score, free, must, mix), replay)
 
 
 @app.command()
