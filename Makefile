@@ -35,7 +35,7 @@ cluster-demo: setup ## The same on a real Kubernetes on this machine (root)
 test: setup ## Run all tests; says which levels it leaves out, and how to get them
 	@$(BIN)/python -m tools.cluster prepare --level node $(if $(CI),--strict)
 	@$(BIN)/python -m tools.cluster prepare --level kwok $(if $(CI),--strict)
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m tools.suite $(PYTEST_ARGS)
 
 bench: setup ## Compare with other servers side by side; python -m bench --help for more
 	@$(BIN)/python -m bench install

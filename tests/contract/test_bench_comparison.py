@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.results import FILE, Cell, ResultFile
+
+pytestmark = pytest.mark.serial(reason="servers are compared, which each want the cores for themselves")
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,6 +15,7 @@ from tests.loopback import http_get
 pytest_plugins = ["tests.fakes.plugin_fixtures"]
 
 
+@pytest.mark.serial(reason="it has two seconds")
 def test_a_restarted_kubelet_is_registered_with_again_once_within_two_seconds(
     kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin
 ) -> None:

@@ -20,8 +20,8 @@ from tools.cluster.levels import Level
 from tools.cluster.record import state_folder
 from tools.cluster.requirements import how_to_get, missing_requirements
 
-LEVEL_OF_MARK = {"control_plane": Level.CONTROL_PLANE, "node": Level.NODE, "kwok": Level.KWOK}
-"""The marks of tests, and the level that each stands for."""
+LEVEL_OF_MARK = {"control_plane": Level.CONTROL_PLANE, "kwok": Level.KWOK, "node": Level.NODE}
+"""The marks of tests, and the level that each stands for, in the order in which they run."""
 
 
 @cache
@@ -35,18 +35,25 @@ def left_out(level: Level) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests of a node, and keep the tests of a level on one pytest-xdist worker.
+    """Order the tests by what has to be up for them, and keep those of a level on one pytest-xdist worker.
 
-    The machine has room for one node: tests that bring up one of their own come before those that share
-    one, which stays until the session ends. Workers keep to levels with `--dist loadgroup`.
+    A cluster stays until the session ends, so what needs none comes first: idle ones take time, too. The
+    machine has room for one node: tests that bring up one of their own come before those that share one.
+    Workers keep to levels with `--dist loadgroup`.
     """
-    items.sort(key=lambda item: "node_cluster" in getattr(item, "fixturenames", ()))
+    items.sort(key=_rank)
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
         for mark in LEVEL_OF_MARK:
             if item.get_closest_marker(mark) is not None:
                 item.add_marker(pytest.mark.xdist_group(mark))
+
+
+def _rank(item: pytest.Item) -> tuple[int, bool]:
+    marks = [*LEVEL_OF_MARK]
+    level = max((1 + marks.index(mark) for mark in marks if item.get_closest_marker(mark)), default=0)
+    return level, "node_cluster" in getattr(item, "fixturenames", ())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

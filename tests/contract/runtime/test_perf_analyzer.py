@@ -10,9 +10,13 @@ from tests.contract.runtime import perf_analyzer
 from tests.contract.runtime.open_inference_server import address, echo_model, serve, sums_model
 from tests.contract.runtime.server_process import Server
 
-pytestmark = pytest.mark.skipif(
-    perf_analyzer.command() is None, reason=f"perf_analyzer is not there; {perf_analyzer.GET_IT} fetches it"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        perf_analyzer.command() is None,
+        reason=f"perf_analyzer is not there; {perf_analyzer.GET_IT} fetches it",
+    ),
+    pytest.mark.serial(reason="it measures for windows of a fixed time"),
+]
 
 SHORT = ["--measurement-mode", "count_windows", "--measurement-request-count", "20"]
 ALWAYS_STABLE = ["--stability-percentage", "999", "--max-trials", "3"]

@@ -96,6 +96,7 @@ def copies(processes: list[ModelProcess]) -> tuple[float, list[float]]:
     return (after - before) / WEIGHTS, answers
 
 
+@pytest.mark.serial(reason="the share of a library's pages depends on how many processes have it mapped")
 @pytest.mark.parametrize(
     ("model", "least", "most"),
     [
