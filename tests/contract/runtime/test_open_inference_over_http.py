@@ -302,7 +302,6 @@ def test_a_server_that_leaves_is_live_and_not_ready(tmp_path: Path) -> None:
         assert request(server, "GET", "/v2/models/m/ready").status == 503
         body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
         assert request(server, "POST", "/v2/models/m/infer", body).status == 200
-        server.process.send_signal(signal.SIGTERM)  # it need not wait longer
-        server.wait()
     finally:
+        server.process.kill()  # the rest of its 30 s teaches nothing
         server.close()

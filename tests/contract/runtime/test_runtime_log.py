@@ -24,8 +24,12 @@ def test_the_port_that_was_chosen_for_metrics_is_told(start) -> None:
     server = start("add", "--metrics-port", "0")
     told = server.wait_for_log(lambda line: "metrics_url" in line)
     assert told["metrics_url"] in told["message"]
-    with urllib.request.urlopen(told["metrics_url"], timeout=PATIENCE) as answer:
-        assert b"mcp2026_workers_ready 1" in answer.read()
+
+    def ready() -> bool:  # the worker hears that it is ready when we do
+        with urllib.request.urlopen(told["metrics_url"], timeout=PATIENCE) as answer:
+            return b"mcp2026_workers_ready 1" in answer.read()
+
+    server.wait_until(ready, "a worker is ready")
 
 
 def test_models_that_clients_load_and_unload_are_told(controlled: Server, tmp_path: Path) -> None:
