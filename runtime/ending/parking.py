@@ -13,7 +13,7 @@ from mcp2026.runtime.process.addresses import url_host
 from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
-from mcp2026.runtime.protocol.rest import Observability
+from mcp2026.runtime.protocol.observability import Observability
 from mcp2026.runtime.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -47,7 +47,7 @@ from mcp2026.runtime.process.served import Missed, Served
 from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
 from mcp2026.runtime.protocol.listener import connection_factory
-from mcp2026.runtime.protocol.rest import Observability
+from mcp2026.runtime.protocol.observability import Observability
 from mcp2026.runtime.repository_watch.watching import watch_of
 from mcp2026.runtime.revisions.assembly import follow_revisions
 from mcp2026.runtime.settings import Settings, with_threads

@@ -17,7 +17,7 @@ from mcp2026.runtime.protocol.native.errors import INTERNAL
 from mcp2026.runtime.protocol.native.operations import Operation, Route, Routes
 from mcp2026.runtime.protocol.native.page import page
 from mcp2026.runtime.protocol.native.tasks import Tasks
-from mcp2026.runtime.protocol.rest import error_response, method_not_allowed
+from mcp2026.runtime.protocol.observability import error_response, method_not_allowed
 
 log = logging.getLogger(__name__)
 

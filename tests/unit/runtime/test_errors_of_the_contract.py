@@ -7,7 +7,7 @@ import sys
 from mcp2026.api.contract.documents import schema
 from mcp2026.api.contract.validation import check
 from mcp2026.runtime.errors import ErrorCode, RequestError, invalid
-from mcp2026.runtime.protocol.rest import error_response
+from mcp2026.runtime.protocol.observability import error_response
 
 
 def test_the_codes_are_those_of_the_contract() -> None:
