@@ -19,10 +19,15 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PartsChoice:
-    """How many parts to take of the GPU at each position."""
+    """How many parts to take of the GPU at each position, and the terms by which choices compare."""
 
     units: Mapping[int, int]
-    key: Key
+    terms: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> Key:
+        """The values of the terms."""
+        return tuple(value for _, value in self.terms)
 
 
 def best_key(gpus: NodeGpus, demands: tuple[Demand, ...], memo: ScoreMemo) -> Key:
@@ -71,7 +76,9 @@ def choose_parts(gpus: NodeGpus, demand: Demand) -> PartsChoice:
                 wanted -= count
         if wanted == before:
             raise ValueError(f"{demand} does not fit")
-    return PartsChoice(taken, (-max(taken.values()), -sum(left.values())))
+    return PartsChoice(
+        taken, (("parts-of-one-gpu", -max(taken.values())), ("parts-left", -sum(left.values())))
+    )
 
 
 def _memory(parts: list[Parts], demand: Demand) -> PartsChoice:
@@ -83,7 +90,8 @@ def _memory(parts: list[Parts], demand: Demand) -> PartsChoice:
     taken: dict[int, int] = {}
     for container, position in placed.items():
         taken[position] = taken.get(position, 0) + asked[container]
-    return PartsChoice(taken, (-sum(left[position] - units for position, units in taken.items()),))
+    rest = sum(left[position] - units for position, units in taken.items())
+    return PartsChoice(taken, (("memory-left-gib", -rest),))
 
 
 def assignment_for(

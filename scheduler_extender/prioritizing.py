@@ -5,38 +5,51 @@ sum without one flipping another, so nodes are ranked by their lists and the ran
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mcp2026.scheduler_extender.choosing import Key, best_key
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus
 from mcp2026.scheduler_extender.wire import MAX_PRIORITY
 
 _NO_ROOM: Key = ()
 """The key of a node without room: below every real key."""
 
 
-def prioritize_nodes(
+@dataclass(frozen=True, slots=True)
+class RankedClass:
+    """Nodes that no score tells apart, by name. `gpus` are those of the first; None: there is no room."""
+
+    priority: int
+    nodes: tuple[str, ...]
+    gpus: NodeGpus | None
+
+
+def rank_nodes(
     snapshot: ClusterSnapshot, node_names: tuple[str, ...], demands: tuple[Demand, ...], memo: ScoreMemo
-) -> dict[str, int]:
-    """Return the priority of each node, 0 to 10: 0 everywhere for a pod that asks for no GPU."""
+) -> tuple[RankedClass, ...]:
+    """Return the nodes in classes with a priority from 0 to 10: 0 for all if the pod asks for no GPU."""
     if not demands:
-        return dict.fromkeys(node_names, 0)
-    keys: dict[str, Key] = {"": _NO_ROOM}
-    states = []
+        return (RankedClass(0, node_names, None),)
+    members: dict[str, list[str]] = {}
+    firsts: dict[str, NodeGpus | None] = {}
     for name in node_names:
         node = snapshot.nodes.get(name)
         gpus = node.gpus if node is not None else None
         state = gpus.state if gpus is not None else ""
-        if gpus is not None and state not in keys:
-            fits = all(gpus.fits(demand) for demand in demands)
-            keys[state] = best_key(gpus, demands, memo) if fits else _NO_ROOM
-        states.append(state)
-    seen = set(states)
-    classes = [state for state in keys if state in seen]
-    ranked = ranks_to_priorities([keys[state] for state in classes])
-    priority = dict(zip(classes, ranked, strict=True))
-    return {name: priority[state] for name, state in zip(node_names, states, strict=True)}
+        known = members.get(state)
+        if known is not None:
+            known.append(name)
+            continue
+        fits = gpus is not None and all(gpus.fits(demand) for demand in demands)
+        members[state] = [name]
+        firsts[state] = gpus if fits else None
+    keys = [_NO_ROOM if gpus is None else best_key(gpus, demands, memo) for gpus in firsts.values()]
+    return tuple(
+        RankedClass(priority, tuple(members[state]), gpus)
+        for priority, (state, gpus) in zip(ranks_to_priorities(keys), firsts.items(), strict=True)
+    )
 
 
 def ranks_to_priorities(keys: Sequence[tuple[int, ...]]) -> list[int]:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from mcp2026.scheduler_extender.snapshot import NodeGpus
-from mcp2026.topology.score import best_gpu_set
+from mcp2026.topology.score import Score, best_gpu_set
 
 DEFAULT_LIMIT = 65_536
 """Classes kept. One takes about 1 KiB."""
@@ -15,10 +15,11 @@ DEFAULT_LIMIT = 65_536
 
 @dataclass(frozen=True, slots=True)
 class BestSet:
-    """The best set of one class, as positions, and its score's key."""
+    """The best set of one class, as positions, with its score and the score's key."""
 
     gpus: tuple[int, ...]
     key: tuple[int, ...]
+    score: Score
 
 
 class ScoreMemo:
@@ -43,7 +44,7 @@ class ScoreMemo:
             return known
         self.misses += 1
         choice = best_gpu_set(gpus.graph, free, size)
-        found = BestSet(choice.gpus, choice.score.key)
+        found = BestSet(choice.gpus, choice.score.key, choice.score)
         self._best[asked] = found
         if len(self._best) > self._limit:
             self._best.popitem(last=False)

@@ -9,9 +9,11 @@ place for an error: there it is a 503 or 400, and the scheduler goes on without 
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
-from time import perf_counter
+from time import perf_counter, time
 
+import msgspec
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -19,7 +21,8 @@ from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.cluster_events import ObservedPod, observed_pod
-from mcp2026.scheduler_extender.decisions import decide_filter, decide_preempt, decide_prioritize
+from mcp2026.scheduler_extender.decision_log import Decision, DecisionLog, RankedNodes, ranked_nodes
+from mcp2026.scheduler_extender.decisions import filter_result, priority_list
 from mcp2026.scheduler_extender.errors import (
     BindingRefusedError,
     BindingUncertainError,
@@ -28,13 +31,18 @@ from mcp2026.scheduler_extender.errors import (
     NoRoomError,
     NotSyncedError,
 )
+from mcp2026.scheduler_extender.filtering import Filtered, filter_nodes
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
+from mcp2026.scheduler_extender.preempting import preempt
+from mcp2026.scheduler_extender.prioritizing import rank_nodes
+from mcp2026.scheduler_extender.request import Demand, demands_of
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
 from mcp2026.scheduler_extender.wire import (
+    ExtenderArgs,
     ExtenderBindingResult,
     ExtenderFilterResult,
-    HostPriorityList,
+    ExtenderPreemptionResult,
     decode_args,
     decode_binding,
     decode_preemption,
@@ -79,11 +87,14 @@ class ExtenderServer:
         self._filters = Background(FILTER)
         self._binder = binder
         self._pods: OrderedDict[str, ObservedPod] = OrderedDict()
+        self._decisions = DecisionLog()
         self._closing = False
 
     def verbs_app(self) -> web.Application:
         """Return the application that serves the verbs, health and metrics."""
         app = self.health_app()
+        app.router.add_get("/v1/decisions", self._all_decisions)
+        app.router.add_get("/v1/decisions/{namespace}/{pod}", self._decisions_of_pod)
         verbs: dict[str, _Verb] = {
             FILTER: self._filter,
             PRIORITIZE: self._prioritize,
@@ -116,21 +127,26 @@ class ExtenderServer:
         args = await self._filters.call(decode_args, body)
         if self._cache.is_assumed(args.key):
             self._cache.release(args.key)  # what is asked about anew was not bound
-        snapshot = self._snapshot()
-        result = await self._filters.call(decide_filter, snapshot, args)
-        self._remember(observed_pod(args.pod))
-        fits = len(args.node_names) - len(result.failed_nodes) - len(result.failed_and_unresolvable_nodes)
-        log.debug("filter %s: %d of %d nodes fit", args.key, fits, len(args.node_names))
-        return encode(result), Outcome.FITS if fits else Outcome.NOTHING_FITS
+        demands = demands_of(args.spec)
+        filtered, answer = await self._filters.call(_filter, self._snapshot(), args, demands)
+        pod = observed_pod(args.pod)
+        self._remember(pod)
+        self._decisions.filtered(args.key, pod.uid, demands, filtered, time())
+        log.debug("filter %s: %d of %d nodes fit", args.key, len(filtered.feasible), len(args.node_names))
+        return answer, Outcome.FITS if filtered.feasible else Outcome.NOTHING_FITS
 
     async def _prioritize(self, body: bytes) -> _Answered:
-        ranks = await self._choices.call(_ranks, body, self._snapshot(), self._memo)
-        return encode(ranks), Outcome.RANKED
+        ranking = await self._choices.call(_rank, body, self._snapshot(), self._memo)
+        self._decisions.ranked(ranking.uid, ranking.shown, time())
+        return ranking.answer, Outcome.RANKED
 
     async def _preempt(self, body: bytes) -> _Answered:
         args = await self._choices.call(decode_preemption, body)
-        result = await self._choices.call(decide_preempt, self._snapshot(), args, self._memo)
-        helped = len(result.node_name_to_meta_victims)
+        demands = demands_of(args.spec)
+        victims = await self._choices.call(preempt, self._snapshot(), args, demands, self._memo)
+        helped = len(victims)
+        by_node = {node: tuple(pod.uid for pod in chosen.pods) for node, chosen in victims.items()}
+        self._decisions.preempted(args.pod.metadata.uid, by_node, time())
         log.info(
             "preempt for %s/%s: on %d of %d nodes evicting pods helps",
             args.pod.metadata.namespace,
@@ -138,7 +154,7 @@ class ExtenderServer:
             helped,
             len(args.proposed),
         )
-        return encode(result), Outcome.FITS if helped else Outcome.NOTHING_FITS
+        return encode(ExtenderPreemptionResult(victims)), Outcome.FITS if helped else Outcome.NOTHING_FITS
 
     async def _bind(self, body: bytes) -> _Answered:
         args = decode_binding(body)
@@ -146,13 +162,15 @@ class ExtenderServer:
         where = f"{args.namespace}/{args.name} to {args.node}"
         try:
             reserved = await self._binder.bind(args, self._pods.pop(args.uid, None))
-        except NoRoomError as error:
-            log.info("not bound: %s: %s", where, error)
-            return encode(ExtenderBindingResult(str(error))), Outcome.NOTHING_FITS
-        except (BindingRefusedError, BindingUncertainError) as error:
+        except (NoRoomError, BindingRefusedError, BindingUncertainError) as error:
             log.warning("not bound, or not known: %s: %s", where, error)
-            return encode(ExtenderBindingResult(str(error))), Outcome.REFUSED
+            self._decisions.bound(args.uid, args.node, {}, str(error), time())
+            no_room = isinstance(error, NoRoomError)
+            return encode(
+                ExtenderBindingResult(str(error))
+            ), Outcome.NOTHING_FITS if no_room else Outcome.REFUSED
         log.info("bound %s", where, extra={"devices": reserved})
+        self._decisions.bound(args.uid, args.node, reserved, "", time())
         return encode(ExtenderBindingResult()), Outcome.BOUND
 
     def _remember(self, pod: ObservedPod) -> None:
@@ -202,13 +220,38 @@ class ExtenderServer:
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{error}\n")
         return web.Response(text="ok\n")
 
+    async def _all_decisions(self, _: web.Request) -> web.Response:
+        return _json(self._decisions.latest())
+
+    async def _decisions_of_pod(self, request: web.Request) -> web.Response:
+        pod = f"{request.match_info['namespace']}/{request.match_info['pod']}"
+        return _json(self._decisions.of_pod(pod))
+
     async def _serve_metrics(self, _: web.Request) -> web.Response:
         page = generate_latest(self._metrics.registry)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def _ranks(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo) -> HostPriorityList:
-    return decide_prioritize(snapshot, decode_args(body), memo)
+def _filter(
+    snapshot: ClusterSnapshot, args: ExtenderArgs, demands: tuple[Demand, ...]
+) -> tuple[Filtered, bytes]:
+    filtered = filter_nodes(snapshot, args.node_names, demands)
+    return filtered, encode(filter_result(filtered, args))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    uid: str
+    answer: bytes
+    shown: tuple[RankedNodes, ...]
+
+
+def _rank(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo) -> _Ranking:
+    args = decode_args(body)
+    demands = demands_of(args.spec)
+    classes = rank_nodes(snapshot, args.node_names, demands, memo)
+    answer = encode(priority_list(classes))
+    return _Ranking(args.pod.metadata.uid, answer, ranked_nodes(classes, demands, memo))
 
 
 async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response, Outcome]:
@@ -225,6 +268,10 @@ async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response,
         log.exception("%s failed", verb)
         reason = "a defect of the scheduler extender; its log tells more"
         return _error(HTTPStatus.INTERNAL_SERVER_ERROR, reason), Outcome.FAILED
+
+
+def _json(decisions: tuple[Decision, ...]) -> web.Response:
+    return web.Response(body=msgspec.json.encode(decisions), content_type="application/json")
 
 
 def _refusal(verb: str, status: HTTPStatus, reason: str) -> web.Response:

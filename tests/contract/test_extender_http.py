@@ -303,12 +303,33 @@ async def test_metrics_count_decisions_time_them_and_show_the_cache() -> None:
         'mcp2026_extender_decisions_total{outcome="ranked",verb="prioritize"} 2.0',
         'mcp2026_extender_verb_seconds_count{verb="filter"} 3.0',
         'mcp2026_extender_scores_total{source="computed"} 2.0',
-        'mcp2026_extender_scores_total{source="memo"} 2.0',
         'mcp2026_extender_cache_objects{kind="nodes"} 4.0',
         'mcp2026_extender_cache_objects{kind="gputopologies"} 3.0',
         'mcp2026_extender_synced{kind="pods"} 1.0',
     ):
         assert line in lines
+
+
+async def test_decisions_can_be_asked_for_by_pod_where_the_verbs_are() -> None:
+    async with serving(some_cluster()) as session:
+        await post(session, "filter", args("linked", "split", "busy"))
+        await post(session, "prioritize", args("linked", "split"))
+        await post(session, "bind", binding("p") | {"Node": "linked"})
+        async with session.get("/v1/decisions/default/p") as response:
+            (decision,) = await response.json()
+        async with session.get("/v1/decisions/default/other") as response:
+            assert await response.json() == []
+        async with session.get("/v1/decisions") as response:
+            assert await response.json() == [decision]
+    assert (decision["asked"], decision["fitting"], decision["node"]) == (["2 GPUs"], 2, "linked")
+    assert [nodes["group"]["nodes"] for nodes in decision["ranked"]] == [["linked"], ["split"]]
+    (uuids,) = decision["reserved"]["main"].values()
+    assert len(uuids) == 2
+
+
+async def test_decisions_are_not_told_on_the_address_for_others() -> None:
+    async with serving(some_cluster(), verbs=False) as session, session.get("/v1/decisions") as response:
+        assert response.status == 404
 
 
 async def test_the_address_for_others_serves_no_verbs() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp2026.scheduler_extender.cache import ClusterCache
-from mcp2026.scheduler_extender.prioritizing import prioritize_nodes, ranks_to_priorities
+from mcp2026.scheduler_extender.prioritizing import rank_nodes, ranks_to_priorities
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from tests.fakes.clusters import filled_cache, pod, topology, whole
 
@@ -16,7 +16,8 @@ PAIRS = "4xa100-pcie-nvlink-pairs"
 def priorities(cluster: ClusterCache, asked: int, memo: ScoreMemo | None = None) -> dict[str, int]:
     snapshot = cluster.snapshot()
     memo = ScoreMemo() if memo is None else memo
-    return prioritize_nodes(snapshot, tuple(snapshot.nodes), whole(asked), memo)
+    classes = rank_nodes(snapshot, tuple(snapshot.nodes), whole(asked), memo)
+    return {name: nodes.priority for nodes in classes for name in nodes.nodes}
 
 
 def test_a_node_with_a_free_linked_pair_beats_one_with_split_gpus() -> None:
