@@ -1,125 +1,90 @@
 """The NVML adapter reads through the unchanged pynvml what our fake of the driver's library says."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from mcp2026.device_plugin.adapters.nvml import normal_bus_id, numa_node_from_sysfs
-from mcp2026.device_plugin.errors import NvmlError
-from mcp2026.topology.machine import Machine, machine_from_file
-from tests.fakes.nvml import FakeNvml, compile_machine
+from mcp2026.topology.machine import Machine, PcieAncestor, machine_from_file
+from tests.fakes.nvml import FakeNvml, compile_machine, link_library
+from tests.fakes.nvml.driver_process import RemoteDriver, RemoteError
 
-pytest_plugins = ["tests.fakes.plugin_fixtures"]
+pytest_plugins = ["tests.fakes.nvml.fixtures"]
 
 TOPOLOGIES = Path(__file__).parents[1] / "topologies"
 FIXTURES = sorted(TOPOLOGIES.glob("*.yaml"))
+OFF_FABRIC = "hgx-b200-8gpu-one-off-fabric"
 
-READ = """
-import json, sys
-from dataclasses import asdict
-from mcp2026.device_plugin.adapters.nvml import NvmlDriver
-from mcp2026.device_plugin.errors import NvmlError
-try:
-    with NvmlDriver.open() as driver:
-        reading = driver.read(sys.argv[1])
-        print(json.dumps({"machine": asdict(reading.machine), "unreadable": reading.unreadable,
-                          "failures": [driver.failure(gpu.uuid) for gpu in reading.machine.gpus]}))
-except NvmlError as error:
-    print(json.dumps({"error": type(error).__name__, "text": str(error)}))
-"""
+Start = Callable[[FakeNvml | None], RemoteDriver]
+Fake = Callable[[str], FakeNvml]
 
 
-@pytest.fixture
-def fake(tmp_path: Path, nvml_library: Path) -> Callable[[str], FakeNvml]:
-    return lambda name: FakeNvml(tmp_path / name, TOPOLOGIES / f"{name}.yaml", library=nvml_library)
-
-
-def read(environment: dict[str, str], name: str = "node") -> dict[str, Any]:
-    """Read in a process of its own: pynvml keeps the library that it loaded first."""
-    clean = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", READ, name],
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def as_json(machine: Machine) -> Any:
-    return json.loads(json.dumps(asdict(machine)))
+def machine_of(name: str) -> Machine:
+    """Return the machine of a fixture, with the links that are known to be down."""
+    machine = machine_from_file(TOPOLOGIES / f"{name}.yaml")
+    if name != OFF_FABRIC:
+        return machine
+    gpus = list(machine.gpus)
+    gpus[2] = replace(gpus[2], inactive_links=tuple(range(18)))
+    return replace(machine, gpus=tuple(gpus))
 
 
 @pytest.mark.parametrize(
-    "path", FIXTURES, ids=lambda path: f"{path.stem} read by pynvml is the machine of its file"
+    "name", [path.stem for path in FIXTURES], ids=lambda name: f"{name} read by pynvml is as its file says"
 )
-def test_every_machine_is_read_as_its_file_describes_it(
-    path: Path, tmp_path: Path, nvml_library: Path
-) -> None:
-    fake = FakeNvml(tmp_path, path, library=nvml_library)
-    expected = machine_from_file(path)
+def test_every_machine_is_read_as_its_file_describes_it(name: str, fake: Fake, driver_of: Start) -> None:
+    expected = machine_of(name)
+    driver = driver_of(fake(name)).open()
 
-    answer = read(fake.environment, expected.name)
+    reading = driver.read(expected.name)
 
-    assert answer["machine"] == as_json(expected)
-    assert answer["unreadable"] == {}
-    assert answer["failures"] == [None] * len(expected.gpus)
+    assert reading.machine == expected
+    assert reading.unreadable == {}
+    assert reading.mig_instances == {}
+    assert list(reading.minor_numbers.values()) == list(range(len(expected.gpus)))
+    assert all(driver.failure(gpu.uuid) is None for gpu in expected.gpus)
+    vitals = [driver.vitals(gpu.uuid) for gpu in expected.gpus]
+    assert [one.inactive_links for one in vitals] == [gpu.inactive_links for gpu in expected.gpus]
+    assert not any(one.failure for one in vitals)
 
 
-def test_no_driver_library_says_what_to_do() -> None:
-    answer = read({})
-    assert answer["error"] == "NoDriverLibraryError"
-    assert "libnvidia-ml.so.1" in answer["text"]
-    assert "install the driver" in answer["text"]
+def test_compute_capabilities_are_read(fake: Fake, driver_of: Start) -> None:
+    expected = {"1xt4-edge": (7, 5), "4xl40s-pcie-2socket": (8, 9), OFF_FABRIC: (10, 0)}
+    for name, capability in expected.items():
+        reading = driver_of(fake(name)).open().read()
+        assert set(reading.compute_capabilities.values()) == {capability}
+
+
+# ---- no driver, or an old one ----
+
+
+def test_no_driver_library_says_what_to_do(driver_of: Start) -> None:
+    with pytest.raises(RemoteError, match=r"NoDriverLibraryError.*libnvidia-ml\.so\.1.*install the driver"):
+        driver_of(None).open()
 
 
 @pytest.mark.parametrize(
     "error",
     ["NVML_ERROR_DRIVER_NOT_LOADED", "NVML_ERROR_LIB_RM_VERSION_MISMATCH", "NVML_ERROR_NO_PERMISSION"],
 )
-def test_a_driver_that_does_not_start_says_why(error: str, fake: Callable[[str], FakeNvml]) -> None:
+def test_a_driver_that_does_not_start_says_why(error: str, fake: Fake, driver_of: Start) -> None:
     driver = fake("1xt4-edge")
     driver.fail("nvmlInitWithFlags", "*", error)
-    answer = read(driver.environment)
-    assert answer["error"] == "DriverNotRunningError"
-    assert "nvidia-smi" in answer["text"]
+    with pytest.raises(RemoteError, match=r"DriverNotRunningError.*nvidia-smi"):
+        driver_of(driver).open()
 
 
-def test_a_lost_gpu_is_left_out_and_the_others_keep_their_indices(fake: Callable[[str], FakeNvml]) -> None:
-    driver = fake("4xa100-pcie-nvlink-pairs")
-    driver.fail("*", 1, "NVML_ERROR_GPU_IS_LOST")
-
-    answer = read(driver.environment)
-
-    assert [gpu["index"] for gpu in answer["machine"]["gpus"]] == [0, 2, 3]
-    assert answer["unreadable"] == {"1": "GPU is lost"}
-    assert answer["machine"]["gpus"][0]["nvlinks"] == [], "a link to a GPU that is not shown joins nothing"
-    assert [len(gpu["nvlinks"]) for gpu in answer["machine"]["gpus"]] == [0, 12, 12]
-    assert answer["machine"]["pcie_ancestors"] == [[None, 50, 50], [50, None, 40], [50, 40, None]]
-
-
-def test_a_gpu_lost_while_its_links_are_read_is_left_out(fake: Callable[[str], FakeNvml]) -> None:
-    driver = fake("hgx-h100-8gpu")
-    driver.fail("nvmlDeviceGetArchitecture", 5, "NVML_ERROR_GPU_IS_LOST")
-    answer = read(driver.environment)
-    assert [gpu["index"] for gpu in answer["machine"]["gpus"]] == [0, 1, 2, 3, 4, 6, 7]
-    assert len(answer["machine"]["pcie_ancestors"]) == 7
-
-
-def test_an_error_of_a_probe_names_the_gpu_that_fails(fake: Callable[[str], FakeNvml]) -> None:
-    driver = fake("4xl40s-pcie-2socket")
-    driver.fail("nvmlDeviceGetHandleByUUID", 2, "NVML_ERROR_GPU_IS_LOST")
-    assert read(driver.environment)["failures"] == [None, None, "GPU is lost", None]
+@pytest.mark.parametrize(
+    "function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetCount_v2"]
+)
+def test_a_driver_that_fails_while_it_is_read_says_so(function: str, fake: Fake, driver_of: Start) -> None:
+    driver = fake("1xt4-edge")
+    driver.fail(function, "*", "NVML_ERROR_UNKNOWN")
+    with pytest.raises(RemoteError, match="DriverNotRunningError"):
+        driver_of(driver).open().read()
 
 
 @pytest.mark.parametrize(
@@ -130,123 +95,170 @@ def test_an_error_of_a_probe_names_the_gpu_that_fails(fake: Callable[[str], Fake
         pytest.param(("nvmlDeviceGetMigMode", "nvmlDeviceGetNumaNodeId"), id="a driver without newer calls"),
     ],
 )
-def test_an_older_driver_is_read_by_what_it_has(missing: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_older_driver_is_read_by_what_it_has(
+    missing: tuple[str, ...], tmp_path: Path, nvml_objects: Path, driver_of: Start
+) -> None:
     path = TOPOLOGIES / "dgx-1v-8xv100.yaml"
     expected = machine_from_file(path)
-    assert read(FakeNvml(tmp_path, path, missing).environment, expected.name)["machine"] == as_json(expected)
+    older = FakeNvml(tmp_path, path, library=link_library(tmp_path, nvml_objects, missing))
+    assert driver_of(older).open().read(expected.name).machine == expected
 
 
-def test_without_memory_affinity_and_sysfs_the_numa_node_is_unknown(tmp_path: Path) -> None:
+def test_without_memory_affinity_and_sysfs_the_numa_node_is_unknown(
+    tmp_path: Path, nvml_objects: Path, driver_of: Start
+) -> None:
     path = TOPOLOGIES / "4xl40s-pcie-2socket.yaml"
     expected = machine_from_file(path)
     gpus = tuple(replace(gpu, numa_node=None) for gpu in expected.gpus)
-    answer = read(FakeNvml(tmp_path, path, ["nvmlDeviceGetMemoryAffinity"]).environment, expected.name)
-    assert answer["machine"] == as_json(replace(expected, gpus=gpus))
+    library = link_library(tmp_path, nvml_objects, ["nvmlDeviceGetMemoryAffinity"])
+    reading = driver_of(FakeNvml(tmp_path, path, library=library)).open().read(expected.name)
+    assert reading.machine == replace(expected, gpus=gpus)
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetCount_v2", "nvmlDeviceGetUUID"])
-def test_a_driver_too_old_to_be_read_says_so(function: str, tmp_path: Path) -> None:
-    answer = read(FakeNvml(tmp_path, TOPOLOGIES / "1xt4-edge.yaml", [function]).environment)
-    assert answer["error"] == "DriverTooOldError"
-    assert "595.91.07" in answer["text"]
-    assert "update the driver" in answer["text"]
+def test_a_driver_too_old_to_be_read_says_so(
+    function: str, tmp_path: Path, nvml_objects: Path, driver_of: Start
+) -> None:
+    library = link_library(tmp_path, nvml_objects, [function])
+    driver = driver_of(FakeNvml(tmp_path, TOPOLOGIES / "1xt4-edge.yaml", library=library)).open()
+    called = function.removesuffix("_v2")
+    with pytest.raises(
+        RemoteError, match=rf"DriverTooOldError.*595\.91\.07 has no {called}: update the driver"
+    ):
+        driver.read()
+
+
+# ---- GPUs that do not answer ----
+
+
+def test_a_lost_gpu_is_left_out_and_the_others_keep_their_indices(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("4xa100-pcie-nvlink-pairs")
+    nvml.lose(1)
+
+    reading = driver_of(nvml).open().read()
+
+    assert [gpu.index for gpu in reading.machine.gpus] == [0, 2, 3]
+    assert reading.unreadable == {1: "GPU is lost"}
+    assert reading.machine.gpus[0].nvlinks == (), "a link to a GPU that is not shown joins nothing"
+    assert [len(gpu.nvlinks) for gpu in reading.machine.gpus] == [0, 12, 12]
+    far, near = PcieAncestor.SYSTEM, PcieAncestor.NODE
+    assert reading.machine.pcie_ancestors == ((None, far, far), (far, None, near), (far, near, None))
+
+
+def test_a_gpu_lost_while_its_links_are_read_is_left_out(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("hgx-h100-8gpu")
+    nvml.fail("nvmlDeviceGetArchitecture", 5, "NVML_ERROR_GPU_IS_LOST")
+    machine = driver_of(nvml).open().read().machine
+    assert [gpu.index for gpu in machine.gpus] == [0, 1, 2, 3, 4, 6, 7]
+    assert len(machine.pcie_ancestors) == 7
+
+
+def test_a_gpu_that_comes_back_answers_and_is_read(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("4xa100-pcie-nvlink-pairs")
+    nvml.lose(1)
+    driver = driver_of(nvml).open()
+    assert 1 in driver.read().unreadable
+    assert not driver.answers(1)
+
+    nvml.recover(1)
+
+    assert driver.answers(1)
+    assert driver.read(nvml.directory.name).machine == replace(
+        machine_of("4xa100-pcie-nvlink-pairs"), name=nvml.directory.name
+    )
+
+
+def test_an_error_of_a_probe_names_the_gpu_that_fails(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("4xl40s-pcie-2socket")
+    nvml.fail("nvmlDeviceGetHandleByUUID", 2, "NVML_ERROR_GPU_IS_LOST")
+    driver = driver_of(nvml).open()
+    uuids = [gpu.uuid for gpu in driver.read().machine.gpus]
+    assert [driver.failure(uuid) for uuid in uuids] == [None, None, "GPU is lost", None]
+    assert [driver.vitals(uuid).failure for uuid in uuids] == ["", "", "GPU is lost", ""]
+
+
+def test_ancestors_that_the_driver_does_not_tell_are_the_farthest(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("4xl40s-pcie-2socket")
+    nvml.fail("nvmlDeviceGetTopologyCommonAncestor", "*", "NVML_ERROR_NOT_SUPPORTED")
+    matrix = driver_of(nvml).open().read().machine.pcie_ancestors
+    assert matrix == tuple(tuple(None if a == b else PcieAncestor.SYSTEM for b in range(4)) for a in range(4))
+
+
+def test_a_gpu_that_shares_the_cpus_memory_is_read_and_healthy(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("1xgh200")
+    nvml.fail("nvmlDeviceGetMemoryInfo", "*", "NVML_ERROR_NOT_SUPPORTED")
+    driver = driver_of(nvml).open()
+    gpus = driver.read().machine.gpus
+    assert [gpu.memory_mib for gpu in gpus] == [0]
+    assert driver.failure(gpus[0].uuid) is None
+    assert driver.vitals(gpus[0].uuid).memory_used_mib is None
+
+
+# ---- links ----
 
 
 def test_links_whose_other_end_a_virtual_machine_hides_count_as_links_to_a_switch(
-    fake: Callable[[str], FakeNvml],
+    fake: Fake, driver_of: Start
 ) -> None:
-    driver = fake("hgx-h100-8gpu")
-    driver.fail("nvmlDeviceGetNvLinkRemoteDeviceType", "*", "NVML_ERROR_NOT_SUPPORTED")
-    driver.fail("nvmlDeviceGetNvLinkRemotePciInfo_v2", "*", "NVML_ERROR_NOT_SUPPORTED")
+    nvml = fake("hgx-h100-8gpu")
+    nvml.fail("nvmlDeviceGetNvLinkRemoteDeviceType", "*", "NVML_ERROR_NOT_SUPPORTED")
+    nvml.fail("nvmlDeviceGetNvLinkRemotePciInfo_v2", "*", "NVML_ERROR_NOT_SUPPORTED")
     expected = machine_from_file(TOPOLOGIES / "hgx-h100-8gpu.yaml")
-    assert read(driver.environment, expected.name)["machine"] == as_json(expected)
+    assert driver_of(nvml).open().read(expected.name).machine == expected
 
 
 def test_a_virtual_machine_that_hides_direct_peers_gets_no_false_connection(
-    tmp_path: Path, nvml_library: Path
+    tmp_path: Path, linked_nvml: Path, driver_of: Start
 ) -> None:
-    path = TOPOLOGIES / "4xa100-pcie-nvlink-pairs.yaml"
-    fake = FakeNvml(tmp_path, path, library=nvml_library)
-    document = yaml.safe_load(path.read_text())
+    document = document_of("4xa100-pcie-nvlink-pairs")
     document["gpus"] = [document["gpus"][0], document["gpus"][2] | {"index": 1}]
-    for gpu, hidden in zip(document["gpus"], ("00000000:65:00.0", "00000000:E3:00.0"), strict=True):
+    for gpu in document["gpus"]:
         gpu["nvlinks"] = []
-        fake_links = [f"link {gpu['index']} {number} 0 4 {hidden}" for number in range(12)]
-        gpu["links"] = fake_links
     document["pcie_ancestor"] = [["SELF", "SYSTEM"], ["SYSTEM", "SELF"]]
-    lines = [line for gpu in document["gpus"] for line in gpu["links"]]
-    fake.machine.write_text(compile_machine(document) + "\n".join(lines) + "\n")
+    nvml = FakeNvml(tmp_path, document, library=linked_nvml)
+    hidden = ("00000000:65:00.0", "00000000:E3:00.0")
+    links = [f"link {gpu} {number} 0 4 {bus}" for gpu, bus in enumerate(hidden) for number in range(12)]
+    nvml.machine.write_text(compile_machine(document) + "\n".join(links) + "\n")
 
-    gpus = read(fake.environment)["machine"]["gpus"]
+    gpus = driver_of(nvml).open().read().machine.gpus
 
-    assert [gpu["nvlinks"] for gpu in gpus] == [[], []]
-
-
-def test_common_ancestors_that_the_driver_does_not_tell_are_the_farthest(
-    fake: Callable[[str], FakeNvml],
-) -> None:
-    driver = fake("4xl40s-pcie-2socket")
-    driver.fail("nvmlDeviceGetTopologyCommonAncestor", "*", "NVML_ERROR_NOT_SUPPORTED")
-    matrix = read(driver.environment)["machine"]["pcie_ancestors"]
-    assert matrix == [[None if a == b else 50 for b in range(4)] for a in range(4)]
+    assert [gpu.nvlinks for gpu in gpus] == [(), ()]
 
 
-def test_a_gpu_that_mig_splits_is_not_offered_as_a_whole_one(tmp_path: Path, nvml_library: Path) -> None:
-    path = TOPOLOGIES / "dgx-a100-8xa100.yaml"
-    fake = FakeNvml(tmp_path, path, library=nvml_library)
-    document = yaml.safe_load(path.read_text())
-    document["gpus"][3]["mig_enabled"] = True
-    fake.machine.write_text(compile_machine(document))
-    answer = read(fake.environment)
-    assert [gpu["index"] for gpu in answer["machine"]["gpus"]] == [0, 1, 2, 4, 5, 6, 7]
-    assert "MIG" in answer["unreadable"]["3"]
+def test_a_link_that_goes_down_is_told_by_vitals_and_the_next_reading(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("hgx-h100-8gpu")
+    driver = driver_of(nvml).open()
+    uuids = [gpu.uuid for gpu in driver.read().machine.gpus]
+
+    nvml.link_down(3, 5)
+    nvml.link_down(3, 17)
+
+    assert driver.vitals(uuids[3]).inactive_links == (5, 17)
+    assert driver.vitals(uuids[4]).inactive_links == ()
+    gpus = driver.read().machine.gpus
+    assert [gpu.inactive_links for gpu in gpus] == [(5, 17) if gpu.index == 3 else () for gpu in gpus]
+    assert [link.link for link in gpus[3].nvlinks] == [n for n in range(18) if n not in (5, 17)]
+
+    nvml.link_up(3, 5)
+    nvml.link_up(3, 17)
+    assert driver.vitals(uuids[3]).inactive_links == ()
 
 
-def test_a_gpu_that_shares_the_cpus_memory_is_read_and_healthy(fake: Callable[[str], FakeNvml]) -> None:
-    driver = fake("1xgh200")
-    driver.fail("nvmlDeviceGetMemoryInfo", "*", "NVML_ERROR_NOT_SUPPORTED")
-    answer = read(driver.environment)
-    assert [gpu["memory_mib"] for gpu in answer["machine"]["gpus"]] == [0]
-    assert answer["failures"] == [None]
+def test_a_link_that_is_down_already_when_the_plugin_starts_is_told(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("4xa100-pcie-nvlink-pairs")
+    for gpu in (2, 3):
+        nvml.link_down(gpu, 7)
+    gpus = driver_of(nvml).open().read().machine.gpus
+    assert [gpu.inactive_links for gpu in gpus] == [(), (), (7,), (7,)]
 
 
-@pytest.mark.parametrize(
-    "function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetCount_v2"]
-)
-def test_a_driver_that_fails_while_it_is_read_says_so(function: str, fake: Callable[[str], FakeNvml]) -> None:
-    driver = fake("1xt4-edge")
-    driver.fail(function, "*", "NVML_ERROR_UNKNOWN")
-    assert read(driver.environment)["error"] == "DriverNotRunningError"
+def test_a_link_that_one_end_alone_calls_active_is_read_as_told(fake: Fake, driver_of: Start) -> None:
+    nvml = fake("4xa100-pcie-nvlink-pairs")
+    nvml.link_down(0, 4)
+    gpus = driver_of(nvml).open().read().machine.gpus
+    assert [len(gpu.nvlinks) for gpu in gpus] == [11, 12, 12, 12]
+    assert gpus[0].inactive_links == (4,)
 
 
-@pytest.mark.parametrize(
-    ("given", "normal"),
-    [
-        pytest.param("0000:3b:00.0", "00000000:3B:00.0", id="a short domain in lower case"),
-        pytest.param("00000010:29:00.0", "00000010:29:00.0", id="a domain that is not zero"),
-        pytest.param(b"10000:E1:00.0", "00010000:E1:00.0", id="a domain of five digits, as bytes"),
-    ],
-)
-def test_bus_ids_get_domains_of_eight_digits(given: str | bytes, normal: str) -> None:
-    assert normal_bus_id(given) == normal
-
-
-def test_a_bus_id_that_is_none_is_refused() -> None:
-    with pytest.raises(NvmlError, match="not-a-bus"):
-        normal_bus_id("not-a-bus")
-
-
-@pytest.mark.parametrize(
-    ("content", "node"),
-    [
-        pytest.param("1\n", 1, id="a node"),
-        pytest.param("-1\n", None, id="a kernel that knows no node"),
-        pytest.param(None, None, id="no such device"),
-    ],
-)
-def test_sysfs_tells_the_numa_node(content: str | None, node: int | None, tmp_path: Path) -> None:
-    device = tmp_path / "bus/pci/devices/0010:3b:00.0"
-    device.mkdir(parents=True)
-    if content is not None:
-        (device / "numa_node").write_text(content)
-    assert numa_node_from_sysfs(tmp_path, "00000010:3B:00.0") == node
+def document_of(name: str) -> dict[str, Any]:
+    return yaml.safe_load((TOPOLOGIES / f"{name}.yaml").read_text())

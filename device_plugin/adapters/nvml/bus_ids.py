@@ -3,23 +3,21 @@
 import re
 from pathlib import Path
 
-from mcp2026.device_plugin.adapters.nvml.calls import printable
 from mcp2026.device_plugin.errors import NvmlError
 
 _BUS_ID = re.compile(r"([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 
 
-def normal_bus_id(bus_id: str | bytes) -> str:
+def normal_bus_id(bus_id: str) -> str:
     """Return `bus_id` with a domain of eight digits, in upper case: `0000:3b:00.0` is `00000000:3B:00.0`.
 
     Raises:
         NvmlError: it is not a PCI bus id.
 
     """
-    text = printable(bus_id)
-    match = _BUS_ID.fullmatch(text)
+    match = _BUS_ID.fullmatch(bus_id)
     if match is None:
-        raise NvmlError(f"the driver gave a PCI bus id that cannot be read: {text!r}")
+        raise NvmlError(f"the driver gave a PCI bus id that cannot be read: {bus_id!r}")
     domain, rest = match.groups()
     return f"{int(domain, 16):08X}:{rest.upper()}"
 

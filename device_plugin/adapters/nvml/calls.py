@@ -96,6 +96,17 @@ def printable(answer: str | bytes) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text).strip()
 
 
+def text_field(structure: Any, name: str) -> str:
+    """Return a text that a structure of pynvml has, as `printable`; empty if there is no such field.
+
+    pynvml decodes it when it is looked at, which is after the call.
+    """
+    try:
+        return printable(getattr(structure, name, ""))
+    except UnicodeDecodeError as error:
+        return printable(error.object)
+
+
 def number_between(value: Any, least: int, most: int) -> int | None:
     """Return `value` if it is a number that can be true, else None."""
     return value if isinstance(value, int) and least <= value <= most else None

@@ -144,7 +144,7 @@ class NvmlDriver:
         try:
             return self._of_gpu(uuid, lambda calls, handle: vitals.read_vitals(calls, handle, expected))
         except GpuCallError as error:
-            return Vitals(failure=error.reason)
+            return Vitals(failure=_in_short(error))
 
     def failure(self, uuid: str) -> str | None:
         """Return why the GPU does not work, None when it answers. A cheap probe: two calls.
@@ -156,7 +156,7 @@ class NvmlDriver:
         try:
             self._of_gpu(uuid, vitals.probe)
         except GpuCallError as error:
-            return error.reason
+            return _in_short(error)
         return None
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
@@ -325,7 +325,13 @@ def _read_ancestors(handle: Any, others: Mapping[int, Any], calls: Calls) -> dic
 
 
 def _reason(error: CallError) -> str:
+    """Return NVML's words alone; of what we say ourselves the function, too."""
     return str(error) if error.code == NONSENSE else error.reason
+
+
+def _in_short(error: GpuCallError) -> str:
+    cause = error.__cause__
+    return _reason(cause) if isinstance(cause, CallError) else f"{error.call} {error.reason}"
 
 
 def _told(facts: Mapping[str, _Answer | None]) -> dict[str, _Answer]:

@@ -11,7 +11,13 @@ import pynvml
 
 from mcp2026.device_plugin.adapters.nvml import mig
 from mcp2026.device_plugin.adapters.nvml.bus_ids import normal_bus_id, numa_node_from_sysfs
-from mcp2026.device_plugin.adapters.nvml.calls import NONSENSE, CallError, Calls, number_between
+from mcp2026.device_plugin.adapters.nvml.calls import (
+    NONSENSE,
+    CallError,
+    Calls,
+    number_between,
+    text_field,
+)
 from mcp2026.device_plugin.adapters.nvml.links import (
     GpuLinks,
     KnownLinks,
@@ -103,7 +109,7 @@ def read_gpu(calls: Calls, index: int, sysfs: Path) -> GpuReading:
 
 def _bus_id(calls: Calls, handle: Any) -> str:
     try:
-        return normal_bus_id(calls.ask(pynvml.nvmlDeviceGetPciInfo, handle).busId)
+        return normal_bus_id(text_field(calls.ask(pynvml.nvmlDeviceGetPciInfo, handle), "busId"))
     except NvmlError as error:
         raise CallError("nvmlDeviceGetPciInfo", NONSENSE, str(error)) from error
 

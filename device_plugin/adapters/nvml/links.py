@@ -18,6 +18,7 @@ from mcp2026.device_plugin.adapters.nvml.calls import (
     NO_SUCH_FACT,
     CallError,
     Calls,
+    text_field,
 )
 from mcp2026.device_plugin.errors import NvmlError
 from mcp2026.topology.machine import NvLink
@@ -98,7 +99,7 @@ def _bus_id_or_nothing(info: Any) -> str:
     if info is None:
         return ""
     try:
-        return normal_bus_id(info.busId)
+        return normal_bus_id(text_field(info, "busId"))
     except NvmlError:
         return ""
 
@@ -150,9 +151,9 @@ class GpuLinks:
 class KnownLinks:
     """Which links ought to be up, by what was seen.
 
-    A link ought to be up that was up before; and one that is up on most GPUs of the same product which have
-    links, if this GPU has links, or if those lead to switches: in such a machine all GPUs are wired alike. A
-    GPU without any link beside bridged ones is one that has no bridge.
+    A link ought to be up that was up before; and one that is up on half of the GPUs of the same product which
+    have links, if this GPU has links, or if those lead to switches: in such a machine all GPUs are wired
+    alike. A GPU without any link beside bridged ones is one that has no bridge.
     """
 
     def __init__(self) -> None:
@@ -168,7 +169,7 @@ class KnownLinks:
         self._alike = {}
         for group in by_product.values():
             linked = [gpu for gpu in group if gpu.up]
-            usual = _in_most(linked)
+            usual = _usual(linked)
             switched = any(gpu.switched for gpu in linked)
             self._alike |= {gpu.uuid: usual for gpu in group if switched or gpu.up}
 
@@ -177,6 +178,6 @@ class KnownLinks:
         return self._seen.get(uuid, frozenset()) | self._alike.get(uuid, frozenset())
 
 
-def _in_most(gpus: list[GpuLinks]) -> frozenset[int]:
+def _usual(gpus: list[GpuLinks]) -> frozenset[int]:
     numbers = frozenset[int]().union(*(gpu.up for gpu in gpus))
-    return frozenset(n for n in numbers if 2 * sum(n in gpu.up for gpu in gpus) > len(gpus))
+    return frozenset(n for n in numbers if 2 * sum(n in gpu.up for gpu in gpus) >= len(gpus))

@@ -20,7 +20,7 @@ from mcp2026.device_plugin.adapters.nvml.calls import (
     CallError,
     Calls,
     number_between,
-    printable,
+    text_field,
 )
 from mcp2026.topology.mig.geometry import MigInstance, MigProfile
 
@@ -163,7 +163,7 @@ def _placements(calls: Calls, handle: Any, profile_id: int) -> list[Any]:
 
 
 def _profile_name(calls: Calls, handle: Any, index: int, info: Any) -> str:
-    told = printable(getattr(info, "name", b"")).removeprefix("MIG ")
+    told = text_field(info, "name").removeprefix("MIG ")
     if _PROFILE_NAME.fullmatch(told):
         return told
     suffix = "+me" if index in MEDIA_PROFILES else ""
@@ -180,7 +180,7 @@ def marketed_gb(memory_mib: int, total_mib: int) -> int:
     if total_mib <= 0:
         return -(-memory_mib // 1024)
     eighths = min(8, -(-memory_mib * 8 // total_mib))
-    return round(eighths / 8 * -(-total_mib // 1024))
+    return (eighths * -(-total_mib // 1024) + 4) // 8
 
 
 def _gpu_instances(calls: Calls, handle: Any, profile: MigProfile) -> list[MigInstance]:
