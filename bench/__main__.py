@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from bench.commands import comparing, own_server, peers
+from bench.commands import comparing, own_server, peers, placement
 from bench.errors import BenchError
 from tools.cluster.errors import ClusterError
 
@@ -20,6 +20,7 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_commands(commands)
     own_server.add_commands(commands)
     peers.add_commands(commands)
+    placement.add_commands(commands)
     return root
 
 

@@ -18,9 +18,9 @@ from mcp2026.topology.bands import (
 )
 from mcp2026.topology.bitmasks import mask_of
 from mcp2026.topology.errors import NoSuchSetError
-from mcp2026.topology.search import Request, best_choice
+from mcp2026.topology.search import Request, best_choice, prepare
 
-__all__ = ["Choice", "Circumstances", "Score", "Term", "best_gpu_set", "score_gpu_set"]
+__all__ = ["Choice", "Circumstances", "Score", "Term", "best_gpu_set", "prepare", "score_gpu_set"]
 
 
 def score_gpu_set(

@@ -6,7 +6,7 @@ size, best links first. A request walks down to the first sets that fit what is 
 among those whose links are equal.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -57,6 +57,13 @@ def best_choice(graph: AffinityGraph, request: Request, circumstances: Circumsta
         members = improved_set(bands, request.free, allowed, required, request.size, circumstances)
         exact = False
     return Choice(tuple(positions_of(members)), score_of(bands, members, request.free, circumstances), exact)
+
+
+def prepare(graph: AffinityGraph, sizes: Iterable[int]) -> None:
+    """List the sets of these sizes now, so that the first request takes no longer than later ones."""
+    for size in sizes:
+        if 0 < size <= len(graph):
+            _set_list(bands_of(graph), size)
 
 
 def _restricted(bands: GraphBands, request: Request, circumstances: Circumstances) -> tuple[int, int]:

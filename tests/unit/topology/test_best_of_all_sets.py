@@ -10,8 +10,8 @@ from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.bands import bands_of
 from mcp2026.topology.demand import DemandMix
 from mcp2026.topology.machine import machine_from_file
-from mcp2026.topology.score import Circumstances, best_gpu_set, score_gpu_set
-from mcp2026.topology.search import MOST_SETS, count_sets
+from mcp2026.topology.score import Circumstances, best_gpu_set, prepare, score_gpu_set
+from mcp2026.topology.search import MOST_SETS, _machine_sets, count_sets
 from tests.unit.topology.reference import Reference, random_machine
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
@@ -124,3 +124,12 @@ def test_different_sets_are_counted(classes: tuple[int, ...], size: int) -> None
 
 def test_sixteen_gpus_never_have_too_many_sets() -> None:
     assert max(count_sets((1,) * 16, size) for size in range(17)) == 12_870 <= MOST_SETS
+
+
+def test_what_is_prepared_need_not_be_listed_when_it_is_asked_for() -> None:
+    graph = affinity_graph(random_machine(Random(2_000), 12))
+    prepare(graph, (0, 4, 99))
+    before = _machine_sets.cache_info()
+    best_gpu_set(graph, range(12), 4)
+    after = _machine_sets.cache_info()
+    assert (after.hits, after.misses) == (before.hits + 1, before.misses)
