@@ -17,11 +17,11 @@ from mcp2026.api.errors import SettingsError
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.device_plugin.adapters.cluster import Cluster
 from mcp2026.device_plugin.adapters.credentials import find_credentials
+from mcp2026.device_plugin.adapters.mps_daemons import MpsDaemons
 from mcp2026.device_plugin.adapters.node_watch import watch_reservations, watch_spec
 from mcp2026.device_plugin.adapters.nvml import NvmlDriver, NvmlEvents
 from mcp2026.device_plugin.adapters.probe_endpoint import ProbeEndpoint
 from mcp2026.device_plugin.adapters.topology_writer import TopologyWriter
-from mcp2026.device_plugin.adoption import keep_adopted
 from mcp2026.device_plugin.background import blocking_call
 from mcp2026.device_plugin.configuration import Configuration
 from mcp2026.device_plugin.configuration_file import ConfigurationFile
@@ -30,12 +30,15 @@ from mcp2026.device_plugin.divergence_watch import watch_divergences
 from mcp2026.device_plugin.errors import ConfigurationError, DevicePluginError, NoGpusError, NvmlError
 from mcp2026.device_plugin.health import HealthLoop, HealthMetrics, HealthProbe, read_snapshot
 from mcp2026.device_plugin.health.monitor import HealthMonitor
+from mcp2026.device_plugin.health.node_report import NodeReport
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.metrics import Metrics
 from mcp2026.device_plugin.plugin import Loop, Plugin
 from mcp2026.device_plugin.publishing import keep_published
 from mcp2026.device_plugin.reservations import Reservation
 from mcp2026.device_plugin.settings import Settings, read_settings
+from mcp2026.device_plugin.sharing.asking import kubelet_view
+from mcp2026.device_plugin.sharing.loop import SharingLoop
 from mcp2026.device_plugin.wishes import Wishes
 from mcp2026.device_plugin.wishes_loop import WishesLoop
 
@@ -92,13 +95,7 @@ async def _run(settings: Settings) -> None:
         inventory, metrics = Inventory(snapshot), Metrics()
         wishes = WishesLoop(Wishes(settings.node_name, first), inventory, configuration)
         async with AsyncExitStack() as stack:
-            loops: list[Loop] = [wishes.run, partial(keep_adopted, inventory)]
-            if settings.publish_topology:
-                cluster = Cluster(partial(find_credentials, os.environ))
-                stack.push_async_callback(cluster.close)
-                loops += _cluster_loops(settings, cluster, inventory, wishes, metrics)
-            else:
-                wishes.begin()
+            loops: list[Loop] = [wishes.run]
             health = HealthLoop(
                 probe,
                 inventory,
@@ -107,7 +104,22 @@ async def _run(settings: Settings) -> None:
                 HealthMetrics(metrics.registry),
                 NvmlEvents.open,
             )
-            await Plugin(settings, inventory, metrics, parts=[health], loops=loops).run()
+            if settings.publish_topology:
+                cluster = Cluster(partial(find_credentials, os.environ))
+                stack.push_async_callback(cluster.close)
+                loops += _cluster_loops(settings, cluster, inventory, wishes, metrics)
+                report = NodeReport(inventory, cluster, settings.node_name, first.health, health.looked)
+                loops.append(report.run)
+            else:
+                wishes.begin()
+            sharing = SharingLoop(
+                inventory,
+                probe,
+                MpsDaemons(settings.mps_directory),
+                partial(kubelet_view, settings, inventory),
+                settings.node_name,
+            )
+            await Plugin(settings, inventory, metrics, parts=[health, sharing], loops=loops).run()
     finally:
         with suppress(TimeoutError):  # a driver that hangs does not hold up the end
             await asyncio.wait_for(blocking_call(probe.close), CLOSING_S)

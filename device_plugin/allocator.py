@@ -72,8 +72,7 @@ class Allocator:
         """Return what a container needs to use `devices`, and note that they are given away.
 
         Raises:
-            UnsharableSetError: GiB of several GPUs.
-            SharesOfSeveralGpusError: shares of several GPUs through MPS.
+            DevicePluginError: one container cannot use these devices together; see `grant`.
 
         """
         snapshot = self._inventory.snapshot
@@ -87,7 +86,15 @@ class Allocator:
         if self._by_cdi and not {snapshot.gpu_of(device) for device in devices} <= self._cdi.names:
             self._try_to_write_cdi()
         try:
-            given = grant(snapshot, resource, devices, self._settings.strategies, nodes, self._cdi.names)
+            given = grant(
+                snapshot,
+                resource,
+                devices,
+                self._settings.strategies,
+                nodes,
+                self._cdi.names,
+                self._settings.mps_directory,
+            )
         except DevicePluginError as error:
             self._metrics.refused_allocations.labels(resource).inc()
             log.warning("an allocation is refused: %s", error, extra={"devices": tuple(devices)})

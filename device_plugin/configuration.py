@@ -12,6 +12,7 @@ from mcp2026.api.gpu_topology import GpuSpec, GPUTopologySpec
 from mcp2026.api.schema_errors import explain
 from mcp2026.device_plugin.errors import ConfigurationError
 from mcp2026.device_plugin.health.settings import HealthSettings, check_health_settings
+from mcp2026.device_plugin.share_placing import SharePlacing
 from mcp2026.topology.machine import Gpu, Machine
 
 
@@ -25,6 +26,7 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     gpus: Annotated[tuple[GpuSpec, ...], msgspec.Meta(max_length=64)] = ()
     nodes: dict[str, GPUTopologySpec] = {}
     health: HealthSettings = HealthSettings()
+    shares: SharePlacing = SharePlacing()
 
     def layers(self, node: str) -> tuple[GPUTopologySpec, ...]:
         """Return what is said for `node`, from the most general to the most special."""

@@ -8,6 +8,7 @@ from mcp2026.api.gpu_devices import parse_device_id
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, SharingState
 from mcp2026.api.gpu_topology import GpuHealth, Holder
 from mcp2026.device_plugin.reservations import HeldDevices, Reservation
+from mcp2026.device_plugin.share_placing import SPREAD, SharePlacing
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.machine import Machine
 from mcp2026.topology.mig.geometry import MigInstance
@@ -88,6 +89,7 @@ class Snapshot:
     holdings_known: bool = False
     """Whether the kubelet has told, since the start, who holds what."""
     mig_instances: Mapping[str, tuple[MigInstance, ...]] = field(default_factory=dict)
+    placing: SharePlacing = SPREAD
     reservations: tuple[Reservation, ...] = ()
     """Of the pods of this node."""
     spec_generation: int = 0

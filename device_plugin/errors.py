@@ -171,3 +171,14 @@ class CdiDirectoryError(DevicePluginError):
             "(hostPath), or leave cdi-cri out of --device-list-strategy"
         )
         self.directory = directory
+
+
+class SharesOfOneGpuError(DevicePluginError):
+    """A container would get several shares of one GPU, and the configuration wants distinct ones."""
+
+    def __init__(self, resource: str, gpu: str, count: int) -> None:
+        super().__init__(
+            f"{resource}: {count} of the shares are of {gpu}, and the configuration has shares.distinctOnly: "
+            "request at most as many shares as GPUs have one free"
+        )
+        self.gpu = gpu

@@ -1,18 +1,28 @@
 """Which devices should a container get? Those reserved for a pod that waits for them, else the best. Pure."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from mcp2026.api.gpu_devices import DeviceKind, kind_of_resource
+from mcp2026.api.gpu_sharing import SharingMode
 from mcp2026.device_plugin.devices import Snapshot
 from mcp2026.device_plugin.reservations import matching_reservation, open_reservations
-from mcp2026.topology.errors import NoSuchSetError
-from mcp2026.topology.score import best_gpu_set
+from mcp2026.topology.errors import NoSuchDevicesError, NoSuchSetError
+from mcp2026.topology.mig.tables import geometry_of
+from mcp2026.topology.score import Circumstances, best_gpu_set
+from mcp2026.topology.sharing import (
+    DeviceChoice,
+    Packing,
+    SharedGpus,
+    choose_memory,
+    choose_mig,
+    choose_shares,
+)
 
 PreferenceKind = Literal["reserved", "scored", "fallback"]
-"""reserved: what was promised to a pod. scored: the best of what is free. fallback: the first ones."""
+"""reserved: what was promised to a pod. scored: the best of what is free. fallback: a second best,
+or simply the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +49,16 @@ def preferred_devices(
     promised = {device for _, _, devices in waiting for device in devices} - set(must_include)
     unpromised = [device for device in available if device not in promised]
     kind = kind_of_resource(resource)
-    choose = _CHOICES.get(kind, _best_whole_gpus) if kind is not None else _best_whole_gpus
+    choose = _best_whole_gpus if kind is None else _CHOICES[kind]
     problem = ""
     for free in (unpromised, available):
         try:
-            return choose(snapshot, free, must_include, size)
-        except NoSuchSetError as error:
+            preference = choose(snapshot, free, must_include, size)
+        except (NoSuchDevicesError, NoSuchSetError) as error:
             problem = str(error)
+        else:
+            if preference.kind == "scored" or free is available:
+                return preference
     in_order = list(dict.fromkeys([*must_include, *available]))
     return Preference(tuple(in_order[: max(size, 0)]), problem, "fallback")
 
@@ -65,88 +78,72 @@ def _best_whole_gpus(
         [positions[device] for device in known],
         size,
         [positions[device] for device in must_include],
+        Circumstances(degraded=_degraded(snapshot)),
     )
     gpus = snapshot.machine.gpus
     return Preference(tuple(gpus[place].uuid for place in choice.gpus), str(choice.score), "scored")
-
-
-def _by_gpu(snapshot: Snapshot, devices: Iterable[str]) -> dict[str, list[str]]:
-    """Return `devices` by their GPU, GPUs in the machine's order."""
-    last = len(snapshot.positions)
-    grouped: dict[str, list[str]] = {}
-    for device in devices:
-        grouped.setdefault(snapshot.gpu_of(device), []).append(device)
-    return dict(sorted(grouped.items(), key=lambda entry: (snapshot.positions.get(entry[0], last), entry[0])))
-
-
-def _units_of_one_gpu(
-    snapshot: Snapshot, available: Sequence[str], must_include: Sequence[str], size: int
-) -> Preference:
-    """Take all units of the one GPU that fits best, so that large requests still find a GPU."""
-    grouped = _by_gpu(snapshot, dict.fromkeys([*must_include, *available]))
-    required = _by_gpu(snapshot, must_include)
-    fitting = [
-        (len(units), place, uuid)
-        for place, (uuid, units) in enumerate(grouped.items())
-        if len(units) >= size and required.keys() <= {uuid}
-    ]
-    if not fitting:
-        raise NoSuchSetError(size, max(map(len, grouped.values()), default=0))
-    left, _, uuid = min(fitting)
-    rest = [unit for unit in grouped[uuid] if unit not in set(must_include)]
-    chosen = (*must_include, *rest[: size - len(must_include)])
-    return Preference(chosen, f"{left - size} of {uuid} stay free", "scored")
 
 
 def _shares(
     snapshot: Snapshot, available: Sequence[str], must_include: Sequence[str], size: int
 ) -> Preference:
     """Take shares of one GPU where they add up (MPS), else of as many GPUs as there are shares."""
-    everything = [*must_include, *available]
-    through_mps = [
-        device for device in everything if snapshot.sharing_of(snapshot.gpu_of(device)).sharing.mode == "MPS"
-    ]
-    if through_mps and not any(device not in set(through_mps) for device in must_include):
-        try:
-            return _units_of_one_gpu(snapshot, through_mps, must_include, size)
-        except NoSuchSetError:
-            pass
-    in_turns = [device for device in everything if device not in set(through_mps)]
-    return _units_of_distinct_gpus(snapshot, in_turns, must_include, size)
+    through_mps = {device for device in (*must_include, *available) if _mode_of(snapshot, device) == "MPS"}
+    in_turns = [device for device in available if device not in through_mps]
+    gpus = _shared_gpus(snapshot)
+    packing = Packing(snapshot.placing.packing.lower())
+    if not through_mps.issuperset(must_include) or not through_mps:
+        return _of(choose_shares(gpus, in_turns, must_include, size, packing))
+    mps = [device for device in available if device in through_mps]
+    try:
+        return _of(choose_shares(gpus, mps, must_include, size, packing, distinct=False))
+    except NoSuchDevicesError:
+        return _of(choose_shares(gpus, in_turns, must_include, size, packing))
 
 
-def _units_of_distinct_gpus(
+def _memory(
     snapshot: Snapshot, available: Sequence[str], must_include: Sequence[str], size: int
 ) -> Preference:
-    """Take units of as many GPUs as there are units, of those with the most left."""
-    left = _by_gpu(snapshot, [device for device in available if device not in set(must_include)])
-    chosen = list(must_include)
-    taken = Counter(snapshot.gpu_of(device) for device in must_include)
-    while len(chosen) < size:
-        candidates = [uuid for uuid, units in left.items() if units]
-        if not candidates:
-            raise NoSuchSetError(size, len(chosen))
-        uuid = max(candidates, key=lambda each: (-taken[each], len(left[each])))
-        chosen.append(left[uuid].pop(0))
-        taken[uuid] += 1
-    return Preference(tuple(chosen), f"of {len(taken)} GPUs", "scored")
+    return _of(choose_memory(_shared_gpus(snapshot), available, must_include, size))
 
 
-def _slices_where_most_are_taken(
+def _mig_devices(
     snapshot: Snapshot, available: Sequence[str], must_include: Sequence[str], size: int
 ) -> Preference:
-    """Take MIG devices of the GPUs with the fewest left, so that whole GPUs come free to be cut otherwise."""
-    candidates = _by_gpu(snapshot, [device for device in available if device not in set(must_include)])
-    in_order = [device for units in sorted(candidates.values(), key=len) for device in units]
-    chosen = [*must_include, *in_order][: max(size, 0)]
-    if len(chosen) < size:
-        raise NoSuchSetError(size, len(chosen))
-    return Preference(tuple(chosen), "of GPUs with the fewest MIG devices free", "scored")
+    profiles = {}
+    for uuid in snapshot.mig_instances:
+        gpu = snapshot.machine.gpus[snapshot.positions[uuid]]
+        geometry = geometry_of(gpu.product, gpu.memory_mib)
+        profiles[uuid] = geometry.profiles if geometry is not None else ()
+    held = snapshot.holdings.keys()
+    return _of(choose_mig(snapshot.mig_instances, profiles, held, available, must_include, size))
+
+
+def _shared_gpus(snapshot: Snapshot) -> SharedGpus:
+    in_use = {uuid: len(devices) for uuid, devices in snapshot.held_devices.items()}
+    circumstances = Circumstances(degraded=_degraded(snapshot))
+    return SharedGpus(snapshot.machine, snapshot.graph, in_use, circumstances)
+
+
+def _degraded(snapshot: Snapshot) -> tuple[int, ...]:
+    return tuple(
+        place
+        for place, gpu in enumerate(snapshot.machine.gpus)
+        if (condition := snapshot.conditions.get(gpu.uuid)) is not None and condition.health == "Degraded"
+    )
+
+
+def _mode_of(snapshot: Snapshot, device: str) -> SharingMode:
+    return snapshot.sharing_of(snapshot.gpu_of(device)).sharing.mode
+
+
+def _of(choice: DeviceChoice) -> Preference:
+    return Preference(choice.ids, choice.reason, "scored" if choice.as_wished else "fallback")
 
 
 _CHOICES: Mapping[DeviceKind, _Choose] = {
     DeviceKind.GPU: _best_whole_gpus,
     DeviceKind.SHARE: _shares,
-    DeviceKind.MEMORY: _units_of_one_gpu,
-    DeviceKind.MIG: _slices_where_most_are_taken,
+    DeviceKind.MEMORY: _memory,
+    DeviceKind.MIG: _mig_devices,
 }

@@ -13,6 +13,7 @@ from mcp2026.api.names import GROUP
 from mcp2026.api.settings import SettingsParser, add_log_flags
 from mcp2026.api.structured_log import LogFormat, LogLevel
 from mcp2026.device_plugin.resource_names import ResourceNames
+from mcp2026.device_plugin.sharing.environment import MPS_DIRECTORY
 from mcp2026.device_plugin.strategy import Strategy
 
 LONGEST_MIG_PROFILE = "4g.141gb.me"
@@ -38,6 +39,7 @@ class Settings:
     cdi_directory: Path = Path("/var/run/cdi")
     driver_libraries: Path | None = None
     configuration_file: Path | None = None
+    mps_directory: Path = MPS_DIRECTORY
     publish_topology: bool = True
     fail_on_no_gpus: bool = True
     metrics_port: int | None = None
@@ -122,6 +124,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         cdi_directory=given.cdi_directory.absolute(),
         driver_libraries=given.driver_libraries,
         configuration_file=given.config,
+        mps_directory=given.mps_directory.absolute(),
         publish_topology=given.publish_topology,
         fail_on_no_gpus=given.fail_on_no_gpus,
         metrics_port=given.metrics_port,
@@ -221,6 +224,12 @@ def _parser(environment: Mapping[str, str]) -> SettingsParser:
         default=None,
         metavar="FILE",
         help="YAML file that says how GPUs are shared; read again when it changes [all are exclusive]",
+    )
+    flag(
+        "--mps-directory",
+        type=Path,
+        default=default.mps_directory,
+        help="where MPS daemons have pipes, logs and records; the same path on the host [%(default)s]",
     )
     flag(
         "--publish-topology",

@@ -69,6 +69,7 @@ class Wishes:
         return replace(
             snapshot,
             wanted=wanted_sharing(layers, snapshot.machine),
+            placing=self._configuration.shares,
             spec_generation=self._good_generation,
             refusals=tuple(refusals),
         )

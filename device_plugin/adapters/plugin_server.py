@@ -14,13 +14,12 @@ import grpc
 from mcp2026.device_plugin.allocation import Grant
 from mcp2026.device_plugin.allocator import Allocator
 from mcp2026.device_plugin.devices import Device
-from mcp2026.device_plugin.errors import SocketInUseError, UnsharableSetError
+from mcp2026.device_plugin.errors import DevicePluginError, SocketInUseError
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2_grpc as service
 from mcp2026.device_plugin.offers import offers
 from mcp2026.device_plugin.registration import SocketIdentity
-from mcp2026.device_plugin.sharing.environment import SharesOfSeveralGpusError
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +102,7 @@ class DevicePluginService(service.DevicePluginServicer):
         for container in request.container_requests:
             try:
                 grants.append(self._allocator.allocate(self._resource, list(container.devices_ids)))
-            except (SharesOfSeveralGpusError, UnsharableSetError) as error:
+            except DevicePluginError as error:
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return contract.AllocateResponse(container_responses=[_grant_message(each) for each in grants])
 

@@ -40,7 +40,7 @@ def nvml(tmp_path: Path, nvml_library: Path) -> FakeNvml:
 
 @pytest.fixture
 def start_plugin(kubelet_root: Path) -> Iterator[StartPlugin]:
-    """Without an API server unless the flags say otherwise, and with quick probes."""
+    """Without an API server unless the flags say otherwise, with quick probes and quick recoveries."""
     with ExitStack() as stack:
 
         def start(
@@ -50,7 +50,15 @@ def start_plugin(kubelet_root: Path) -> Iterator[StartPlugin]:
             environment: dict[str, str] | None = None,
         ) -> PluginProcess:
             variables = (nvml.environment if nvml else {}) | {"NODE_NAME": node} | (environment or {})
-            quick = ["--health-interval=0.2", "--holders-interval=0.2"]
+            configuration = kubelet_root / "configuration.yaml"
+            configuration.write_text("health: {recoverAfterSeconds: 0.1}\n")
+            quick = [
+                "--health-interval=0.2",
+                "--holders-interval=0.2",
+                f"--config={configuration}",
+                f"--cdi-directory={kubelet_root / 'cdi'}",
+                f"--mps-directory={kubelet_root / 'mps'}",
+            ]
             defaults = ["--log-format=json", "--no-publish-topology", *quick]
             process = PluginProcess(kubelet_root, variables, [*defaults, *flags])
             stack.callback(process.end)

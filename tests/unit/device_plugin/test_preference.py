@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from mcp2026.api.gpu_sharing import Sharing
 from mcp2026.api.gpu_topology import Holder
 from mcp2026.api.names import GPU_MEMORY_RESOURCE, GPU_RESOURCE, GPU_SHARED_RESOURCE
-from mcp2026.device_plugin.devices import CurrentSharing, Holding, Snapshot
+from mcp2026.device_plugin.devices import CurrentSharing, GpuCondition, Holding, Snapshot
 from mcp2026.device_plugin.preference import preferred_devices
 from mcp2026.device_plugin.reservations import Reservation
 from mcp2026.topology.machine import machine_from_file
@@ -22,6 +23,7 @@ TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 NAMES = sorted(path.stem for path in TOPOLOGIES.glob("*.yaml"))
 
 
+@cache
 def snapshot(name: str) -> Snapshot:
     machine = machine_from_file(TOPOLOGIES / f"{name}.yaml")
     return Snapshot(machine, minor_numbers={gpu.uuid: gpu.index for gpu in machine.gpus})
@@ -147,16 +149,12 @@ def gib(*counts: tuple[str, int]) -> list[str]:
             [f"{A}::0", f"{B}::0"], id="two shares in turns: of two GPUs",
         ),
         pytest.param(
-            by_mode("TimeSlice"), GPU_SHARED_RESOURCE, shares((A, 1), (B, 2)), [], 1,
-            [f"{B}::0"], id="one share: of the GPU with the most left",
-        ),
-        pytest.param(
             by_mode("TimeSlice"), GPU_SHARED_RESOURCE, shares((A, 2), (B, 2)), [f"{A}::1"], 2,
             [f"{A}::1", f"{B}::0"], id="beside a share that must be there: of another GPU",
         ),
         pytest.param(
             by_mode("MPS"), GPU_SHARED_RESOURCE, shares((A, 4), (B, 2)), [], 2,
-            [f"{B}::0", f"{B}::1"], id="two shares through MPS: of one GPU, where they fit best",
+            [f"{A}::0", f"{A}::1"], id="two shares through MPS: of one GPU",
         ),
         pytest.param(
             by_mode("TimeSlice", "Memory"), GPU_MEMORY_RESOURCE, gib((A, 9), (B, 4), (C, 3)), [], 4,
@@ -183,18 +181,26 @@ def test_gib_that_no_gpu_has_fall_back_and_say_so() -> None:
     assert len(preference.devices) == 4
 
 
-def test_mig_devices_are_taken_where_the_fewest_are_left() -> None:
-    slices = {
-        A: tuple(MigInstance(f"MIG-a{n}", "1g.10gb", n, 1, n, 0) for n in range(3)),
-        B: (MigInstance("MIG-b0", "1g.10gb", 0, 1, 0, 0),),
-    }
-    machine = replace(SHARED, mig_instances=slices)
-    free = ["MIG-a0", "MIG-a1", "MIG-b0"]
-    assert preferred_devices(machine, "mcp2026.io/mig-1g.10gb", free, [], 1).devices == ("MIG-b0",)
-    assert preferred_devices(machine, "mcp2026.io/mig-1g.10gb", free, ["MIG-a1"], 2).devices == (
-        "MIG-a1",
-        "MIG-a0",
+def test_mig_devices_are_taken_of_gpus_that_are_broken_up_already() -> None:
+    gpus = tuple(
+        replace(gpu, product="NVIDIA A100-SXM4-80GB", memory_mib=81920) for gpu in SHARED.machine.gpus
     )
+    slices = {
+        uuid: tuple(MigInstance(f"MIG-{uuid}-{n}", "1g.10gb", n, 1, n, 0) for n in range(4))
+        for uuid in (A, B)
+    }
+    held = {slices[B][1].uuid: Holding("mcp2026.io/mig-1g.10gb")}
+    machine = replace(SHARED, machine=replace(SHARED.machine, gpus=gpus), mig_instances=slices, holdings=held)
+    free = [slices[A][0].uuid, slices[B][0].uuid]
+    preference = preferred_devices(machine, "mcp2026.io/mig-1g.10gb", free, [], 1)
+    assert preference.devices == (slices[B][0].uuid,)
+    assert preference.kind == "scored"
+
+
+def test_a_degraded_gpu_is_preferred_last() -> None:
+    degraded = {A: GpuCondition("Degraded", "LinkDown", "a link is down")}
+    machine = replace(SHARED, conditions=degraded)
+    assert preferred_devices(machine, GPU_RESOURCE, [A, C], [], 1).devices == (C,)
 
 
 # ---- reservations ----
@@ -210,7 +216,7 @@ def reservation(
     ("reservations", "free", "size", "expected"),
     [
         pytest.param([("p", (B, C))], [A, B, C, D], 2, (B, C), id="what was promised, whatever the links"),
-        pytest.param([("p", (B, C))], [A, B, D], 2, (A, D), id="not when it is not free, nor given to others"),
+        pytest.param([("p", (B, C))], [A, B, D], 2, (A, D), id="neither kept nor given away"),
         pytest.param([("p", (B, C))], [A, B, C, D], 1, (A,), id="not for another number"),
         pytest.param(
             [("young", (A, B)), ("old", (C, D))], [A, B, C, D], 2, (C, D), id="the oldest pod comes first"
