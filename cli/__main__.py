@@ -153,6 +153,22 @@ def topology(
 
 
 @app.command()
+def explain(
+    pod: Annotated[str, typer.Argument(help="The pod: pod/NAME, or NAME.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The pod's namespace.")] = "default",
+    extender: Annotated[
+        str | None,
+        typer.Option(help="http://HOST:PORT of the extender. Default: found by the kubeconfig."),
+    ] = None,
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+) -> None:
+    """Tell why the scheduler put a pod where it is, or why it waits: nodes, scores, and what decided."""
+    from mcp2026.cli.explain_command import explain as decided
+
+    typer.echo(decided(pod, namespace, extender, as_json=output == "json"))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(importlib.metadata.version("mcp2026"))

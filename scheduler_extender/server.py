@@ -165,10 +165,8 @@ class ExtenderServer:
         except (NoRoomError, BindingRefusedError, BindingUncertainError) as error:
             log.warning("not bound, or not known: %s: %s", where, error)
             self._decisions.bound(args.uid, args.node, {}, str(error), time())
-            no_room = isinstance(error, NoRoomError)
-            return encode(
-                ExtenderBindingResult(str(error))
-            ), Outcome.NOTHING_FITS if no_room else Outcome.REFUSED
+            outcome = Outcome.NOTHING_FITS if isinstance(error, NoRoomError) else Outcome.REFUSED
+            return encode(ExtenderBindingResult(str(error))), outcome
         log.info("bound %s", where, extra={"devices": reserved})
         self._decisions.bound(args.uid, args.node, reserved, "", time())
         return encode(ExtenderBindingResult()), Outcome.BOUND
