@@ -168,6 +168,32 @@ def explain(
     typer.echo(decided(pod, namespace, extender, as_json=output == "json"))
 
 
+@app.command("what-if")
+def what_if(
+    file: Annotated[list[Path], typer.Option("--file", "-f", help="Pods, or what makes pods, in YAML.")],
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(
+            help="What `kubectl get nodes,pods,gputopologies,pdb -A -o json` wrote. Default: the cluster."
+        ),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the cluster as it is to this file.")] = None,
+    add_node: Annotated[
+        list[str] | None, typer.Option(help="NAME=FILE: as if there were this idle machine too.")
+    ] = None,
+    mig_layout: Annotated[
+        list[str] | None, typer.Option(help="NODE:INDEX=PROFILE,…: as if this idle GPU were cut so.")
+    ] = None,
+    why: Annotated[bool, typer.Option("--why", help="Explain each decision.")] = False,
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+) -> None:
+    """Tell where pods would go, by the scheduler's own code, in the cluster as it is or as it might be."""
+    from mcp2026.cli.what_if_command import what_if as place
+
+    as_json = output == "json"
+    typer.echo(place(file, snapshot, save, add_node or [], mig_layout or [], why=why, as_json=as_json))
+
+
 @app.command()
 def version() -> None:
     """Print the version."""

@@ -36,8 +36,8 @@ def explain(pod: str, namespace: str, extender: str | None, *, as_json: bool) ->
     if not decisions:
         raise CommandError(
             f"the scheduler extender knows nothing of {namespace}/{name}: it is asked about pods alone that "
-            f"have schedulerName {SCHEDULER_NAME} and ask for GPUs, and keeps the last {DECISIONS_KEPT} since "
-            "it started"
+            f"have schedulerName {SCHEDULER_NAME} and ask for GPUs, and keeps the last {DECISIONS_KEPT} "
+            "since it started"
         )
     latest = max(decisions, key=lambda decision: decision.at)
     if as_json:

@@ -1,0 +1,249 @@
+"""The cluster that what-if starts from: read from the API server or a file, and changed as asked."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from mcp2026.api.gpu_sharing import SharingStatus
+from mcp2026.api.gpu_topology import GpuStatus, GPUTopologyStatus, MigDevice, NvLink, parse_gpu_topology
+from mcp2026.cli.errors import CommandError
+from mcp2026.scheduler_extender.what_if import ClusterDocuments
+from mcp2026.topology.machine import Machine, ancestor_name, machine_from_file
+from mcp2026.topology.mig.planner import plan_layout
+from mcp2026.topology.mig.tables import geometry_of
+
+TIMEOUT_SECONDS = 60
+PATHS = {
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/pods",
+    "GPUTopology": "/apis/mcp2026.io/v1alpha1/gputopologies",
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+}
+
+
+def from_cluster() -> ClusterDocuments:
+    """Read the cluster that the kubeconfig names.
+
+    Raises:
+        CommandError: there is no usable kubeconfig, or the API server does not give what is asked.
+
+    """
+    from kubernetes import client, config
+    from urllib3.exceptions import HTTPError
+
+    configuration = client.Configuration()
+    try:
+        config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
+    except config.ConfigException as error:
+        raise CommandError(f"no usable kubeconfig: {error}; or give a --snapshot") from error
+    configuration.retries = 0
+    with client.ApiClient(configuration) as api:
+        try:
+            return _sorted_by_kind({kind: _read(api, path) for kind, path in PATHS.items()})
+        except client.ApiException as error:
+            raise CommandError(f"the API server answers {error.status} {error.reason}") from error
+        except (HTTPError, OSError) as error:
+            raise CommandError(f"the API server does not answer: {error}") from error
+
+
+def _read(api: Any, path: str) -> list[dict[str, Any]]:
+    answer = api.call_api(
+        *api.param_serialize(
+            "GET", path, header_params={"Accept": "application/json"}, auth_settings=["BearerToken"]
+        ),
+        _request_timeout=TIMEOUT_SECONDS,
+    )
+    answer.read()
+    items: list[dict[str, Any]] = json.loads(answer.data)["items"]
+    return items
+
+
+def from_file(path: Path) -> ClusterDocuments:
+    """Read what `kubectl get nodes,pods,gputopologies,pdb -A -o json` wrote, or what --save did.
+
+    Raises:
+        CommandError: the file cannot be read, or is no list of objects.
+
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in PATHS}
+        for item in document["items"]:
+            if item["kind"] in found:
+                found[item["kind"]].append(item)
+    except OSError as error:
+        raise CommandError(f"--snapshot {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CommandError(
+            f"--snapshot {path}: not what `kubectl get nodes,pods,gputopologies,pdb -A -o json` writes: "
+            f"{error!r}"
+        ) from error
+    return _sorted_by_kind(found)
+
+
+def to_file(documents: ClusterDocuments, path: Path) -> None:
+    """Write `documents` so that `from_file` reads them.
+
+    Raises:
+        CommandError: the file cannot be written.
+
+    """
+    items = [
+        {**item, "kind": kind}
+        for kind, those in zip(
+            PATHS, (documents.nodes, documents.pods, documents.gpu_topologies, documents.budgets), strict=True
+        )
+        for item in those
+    ]
+    try:
+        path.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--save {path}: {error.strerror}") from error
+
+
+def _sorted_by_kind(found: Mapping[str, Sequence[dict[str, Any]]]) -> ClusterDocuments:
+    return ClusterDocuments(
+        nodes=tuple(found["Node"]),
+        pods=tuple(found["Pod"]),
+        gpu_topologies=tuple(found["GPUTopology"]),
+        budgets=tuple(found["PodDisruptionBudget"]),
+    )
+
+
+def with_node(documents: ClusterDocuments, asked: str) -> ClusterDocuments:
+    """Return `documents` with the idle node that `asked` (``NAME=FILE``, a machine in YAML) describes.
+
+    Raises:
+        CommandError: it is not of that form, or there is such a node.
+        MachineFormatError: the file cannot be read.
+
+    """
+    name, separator, file = asked.partition("=")
+    if not (name and separator and file):
+        raise CommandError(f"--add-node {asked}: allowed: NAME=FILE, a machine as in tests/topologies")
+    if any(node["metadata"]["name"] == name for node in documents.nodes):
+        raise CommandError(f"--add-node {asked}: the cluster has a node of this name")
+    status = msgspec.to_builtins(_idle(machine_from_file(Path(file))))
+    return replace(
+        documents,
+        nodes=(*documents.nodes, {"metadata": {"name": name}}),
+        gpu_topologies=(*documents.gpu_topologies, {"metadata": {"name": name}, "status": status}),
+    )
+
+
+def _idle(machine: Machine) -> GPUTopologyStatus:
+    return GPUTopologyStatus(
+        driver=machine.driver,
+        cuda=machine.cuda,
+        gpus=tuple(
+            GpuStatus(
+                index=gpu.index,
+                uuid=gpu.uuid,
+                product=gpu.product,
+                memory_mi_b=gpu.memory_mib,
+                pci_bus_id=gpu.pci_bus_id,
+                numa_node=gpu.numa_node,
+                mig_capable=gpu.mig_capable,
+                nvlinks=tuple(NvLink(link.link, link.peer, link.version) for link in gpu.nvlinks),
+            )
+            for gpu in machine.gpus
+        ),
+        pcie_ancestors=tuple(
+            tuple(ancestor_name(ancestor) for ancestor in row) for row in machine.pcie_ancestors
+        ),
+    )
+
+
+def with_mig_layout(documents: ClusterDocuments, asked: str) -> ClusterDocuments:
+    """Return `documents` with an idle GPU cut as `asked`: ``NODE:INDEX=PROFILE,PROFILE``.
+
+    Raises:
+        CommandError: it is not of that form, or there is no such GPU, or it is in use.
+        TopologyError: the GPU cannot be cut so.
+
+    """
+    place, separator, profiles = asked.partition("=")
+    node, colon, index = place.rpartition(":")
+    if not (node and colon and separator and profiles and index.isdecimal()):
+        raise CommandError(f"--mig-layout {asked}: allowed: NODE:INDEX=PROFILE,… such as a:0=3g.40gb,3g.40gb")
+    for document in documents.gpu_topologies:
+        if document["metadata"]["name"] == node:
+            changed = _cut(document, int(index), profiles.split(","), asked)
+            rest = (changed if each is document else each for each in documents.gpu_topologies)
+            return replace(documents, gpu_topologies=tuple(rest))
+    raise CommandError(f"--mig-layout {asked}: the cluster has no GPUTopology {node}")
+
+
+def _cut(document: Mapping[str, Any], index: int, profiles: list[str], asked: str) -> dict[str, Any]:
+    status = parse_gpu_topology(dict(document)).status
+    gpu = next((each for each in status.gpus if each.index == index), None)
+    if gpu is None:
+        raise CommandError(f"--mig-layout {asked}: no GPU {index}; there are {len(status.gpus)}")
+    if gpu.held_by is not None or gpu.allocations:
+        raise CommandError(f"--mig-layout {asked}: GPU {index} is in use")
+    geometry = geometry_of(gpu.product, gpu.memory_mi_b)
+    if geometry is None:
+        raise CommandError(f"--mig-layout {asked}: {gpu.product} cannot be cut, or how is not known")
+    plan = plan_layout(geometry.profiles, (), (), profiles)
+    devices = tuple(
+        MigDevice(
+            uuid=f"MIG-what-if-{_last_part(gpu.uuid)}-{made.start}",
+            profile=made.profile.name,
+            start=made.start,
+            size=made.profile.size,
+            memory_mi_b=made.profile.memory_mib,
+        )
+        for made in plan.create
+    )
+    cut = msgspec.structs.replace(gpu, sharing=SharingStatus(mode="MIG"), mig_devices=devices)
+    gpus = tuple(cut if each is gpu else each for each in status.gpus)
+    return {**document, "status": msgspec.to_builtins(msgspec.structs.replace(status, gpus=gpus))}
+
+
+def _last_part(uuid: str) -> str:
+    """Return what tells GPUs of a node apart, within the kubelet's limit for names of devices."""
+    return uuid.rpartition("-")[2]
+
+
+def pods_from_file(path: Path) -> list[dict[str, Any]]:
+    """Return the pods in a YAML file of one or more documents; a Deployment or Job gives its template's pods.
+
+    Raises:
+        CommandError: the file cannot be read, or a document has no pods.
+
+    """
+    try:
+        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise CommandError(f"-f {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandError(f"-f {path}: not YAML: {error}") from error
+    return [pod for document in documents if document for pod in _pods_of(path, document)]
+
+
+def _pods_of(path: Path, document: Any) -> list[dict[str, Any]]:
+    try:
+        kind, metadata, spec = document["kind"], document["metadata"], document["spec"]
+        name, namespace = metadata["name"], metadata.get("namespace", "default")
+        if kind == "Pod":
+            return [_pod(name, namespace, spec)]
+        if kind in ("Deployment", "StatefulSet", "Job", "ReplicaSet"):
+            count = spec.get("parallelism" if kind == "Job" else "replicas", 1)
+            template = spec["template"]["spec"]
+            return [_pod(f"{name}-{number}", namespace, template) for number in range(count)]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CommandError(f"-f {path}: a document is no Kubernetes object: {error!r}") from error
+    raise CommandError(f"-f {path}: {kind}; allowed: Pod, Deployment, StatefulSet, ReplicaSet, Job")
+
+
+def _pod(name: str, namespace: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    without_node = {key: value for key, value in spec.items() if key != "nodeName"}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"what-if-{namespace}-{name}"},
+        "spec": without_node,
+    }
