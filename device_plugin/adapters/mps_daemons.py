@@ -58,10 +58,6 @@ class MpsDaemons:
         records = ((path.parent.name, read_record(path)) for path in self._directory.glob("*/daemon.json"))
         return {uuid: self._observed(uuid, record) for uuid, record in records if record is not None}
 
-    def reserved(self) -> frozenset[str]:
-        """Return the UUIDs of the GPUs that have a record."""
-        return frozenset(path.parent.name for path in self._directory.glob("*/daemon.json"))
-
     def reserve(self, uuid: str, sharing: Sharing, compute_mode_before: ComputeMode) -> None:
         """Record that the GPU is to have a daemon, before anything is changed.
 

@@ -54,7 +54,6 @@ class SharingLoop:
 
     async def run(self) -> None:
         """Decide, do and look again until cancelled."""
-        self._withhold()
         pause_s = SHORTEST_PAUSE_S
         while True:
             before = self._inventory.snapshot
@@ -66,12 +65,6 @@ class SharingLoop:
     def why_not_ready(self) -> str:
         """Return what keeps the GPUs from being looked after; empty when nothing does."""
         return self._failure
-
-    def _withhold(self) -> None:
-        """Offer nothing of the GPUs that are set up for sharing before it is known how they shall be."""
-        unclear = CurrentSharing(state="Changing", message="how it shall be shared is not known yet")
-        bound = {*self._inventory.snapshot.mig_instances, *self._daemons.reserved()}
-        self._inventory.change(lambda now: replace(now, sharing=dict.fromkeys(bound, unclear)))
 
     async def _wait(self, before: Snapshot, pause_s: float) -> None:
         settled = self._decision.settled and bool(self._decision.sharing)

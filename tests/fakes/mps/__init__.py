@@ -33,7 +33,7 @@ class FakeMps:
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
-                if str(self.program).encode() in path.read_bytes():
+                if path.read_bytes().endswith(f"{self.program}\0-f\0".encode()):
                     found.append(int(path.parent.name))
         return found
 
