@@ -7,9 +7,15 @@ from collections.abc import Callable
 
 from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.device_plugin.adapters.kubelet_client import RegistrationError, register
+from mcp2026.device_plugin.adapters.node_lock import NodeLock
 from mcp2026.device_plugin.adapters.plugin_server import DevicePluginService, PluginServer, socket_identity
 from mcp2026.device_plugin.devices import Snapshot
-from mcp2026.device_plugin.errors import NoKubeletSocketError, RegistrationRefusedError, SocketInUseError
+from mcp2026.device_plugin.errors import (
+    AnotherPluginError,
+    NoKubeletSocketError,
+    RegistrationRefusedError,
+    SocketInUseError,
+)
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.metrics import Metrics
 from mcp2026.device_plugin.offers import offers
@@ -20,6 +26,8 @@ log = logging.getLogger(__name__)
 
 WATCH_INTERVAL_S = 0.25
 """How often the sockets are looked at: a kubelet that started anew is found within it."""
+LOCK_PATIENCE_S = 10.0
+"""How long another plugin on the node is waited for to end: it may be the one that this one replaces."""
 
 
 class _Served:
@@ -54,6 +62,7 @@ class Registrar:
         self._service_of = service_of
         self._served: dict[str, _Served] = {}
         self._ever_registered = False
+        self._lock = NodeLock(settings.plugin_directory)
 
     @property
     def why_not_ready(self) -> str:
@@ -67,24 +76,30 @@ class Registrar:
         """Serve and register until cancelled.
 
         Raises:
-            KubeletError: no resource could be registered within the settings' time, or a socket is another's.
+            KubeletError: no resource could be registered within the settings' time, or another plugin has
+                the node or one of the sockets.
 
         """
         began = time.monotonic()
+        patience_s = min(LOCK_PATIENCE_S, self._settings.kubelet_timeout_s)
         seen: Snapshot | None = None
         try:
             while True:
+                ours = self._lock.take()
+                if ours is False and time.monotonic() - began > patience_s:
+                    raise AnotherPluginError(self._settings.plugin_directory)
                 if self._inventory.snapshot is not seen:
                     seen = self._inventory.snapshot
                     self._add_resources(seen)
                 kubelet = socket_identity(self._settings.kubelet_socket)
-                for served in self._served.values():
+                for served in self._served.values() if ours else ():
                     await self._attend(served, kubelet)
                 if not self._ever_registered and time.monotonic() - began > self._settings.kubelet_timeout_s:
                     self._give_up(kubelet)
                 await asyncio.sleep(WATCH_INTERVAL_S)
         finally:
             await asyncio.gather(*(served.server.stop() for served in self._served.values()))
+            self._lock.release()
 
     def _add_resources(self, snapshot: Snapshot) -> None:
         for resource in (GPU_RESOURCE, *offers(snapshot)):
@@ -116,5 +131,6 @@ class Registrar:
     def _give_up(self, kubelet: SocketIdentity | None) -> None:
         if kubelet is None:
             raise NoKubeletSocketError(self._settings.kubelet_socket, self._settings.kubelet_timeout_s)
-        failed = next(served for served in self._served.values() if served.last_error)
-        raise RegistrationRefusedError(failed.name, failed.last_error)
+        for served in self._served.values():
+            if served.last_error:
+                raise RegistrationRefusedError(served.name, served.last_error)
