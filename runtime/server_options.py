@@ -111,6 +111,25 @@ SERVER_OPTIONS = (
         (0, 3_600),
     ),
 )
+FETCHING_OPTIONS = (
+    Option("model_cache", str, "a folder", "where versions with an https:// or s3:// path are kept (none)"),
+    Option(
+        "model_cache_mib",
+        int,
+        _WHOLE,
+        "most that is kept there in MiB; the longest unused goes first (16384)",
+        (1, 100_000_000),
+    ),
+    Option(
+        "fetch_stall_seconds",
+        float,
+        _NUMBER,
+        "longest that a source may send nothing, in s (30)",
+        (0.1, 3_600),
+    ),
+    Option("fetch_seconds", float, _NUMBER, "longest that one file may take, in s (3600)", (1, 86_400)),
+    Option("allow_http", boolean, "true or false", "take http:// for versions and the endpoint of S3 (off)"),
+)
 NEGOTIATION_OPTIONS = (
     Option("negotiation", boolean, "true or false", "offer clients to negotiate about batching (on)"),
     Option(
@@ -224,6 +243,7 @@ SOURCE_OPTIONS = (
 OPTIONS = (
     *SOURCE_OPTIONS,
     *SERVER_OPTIONS,
+    *FETCHING_OPTIONS,
     *BATCHING_OPTIONS,
     *NEGOTIATION_OPTIONS,
     *CLIENT_OPTIONS,
@@ -233,6 +253,7 @@ OPTIONS = (
 GROUPS = (
     ("what to serve, exactly one of", SOURCE_OPTIONS),
     ("server", SERVER_OPTIONS),
+    ("versions that lie elsewhere", FETCHING_OPTIONS),
     ("batching, instead of what the configuration or the repository says", BATCHING_OPTIONS),
     ("batching that clients negotiate", NEGOTIATION_OPTIONS),
     ("what one client may ask of a connection", CLIENT_OPTIONS),

@@ -49,6 +49,15 @@ class Settings:
     """Under control poll, how often the repository is looked at without an event."""
     repository_quiet_seconds: float = 1.0
     """Under control poll, how long a model's folder must not have changed before it is taken."""
+    model_cache: str | None = None
+    """The folder for versions that are fetched; None: none are."""
+    model_cache_mib: int = 16_384
+    fetch_stall_seconds: float = 30.0
+    """Longest that a source may send nothing."""
+    fetch_seconds: float = 3_600.0
+    """Longest that one file may take."""
+    allow_http: bool = False
+    """Versions, and the endpoint of S3, may be http://."""
     batching: tuple[tuple[str, Any], ...] = ()
     """Batching that flags ask for, over what a repository says."""
     host: str = "localhost"

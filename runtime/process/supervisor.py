@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp2026.api.serving import ServingConfig
+from mcp2026.api.sources import is_remote
 from mcp2026.runtime.ending.counting import answered
 from mcp2026.runtime.errors import ErrorCode, RequestError, StartupError
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
+from mcp2026.runtime.fetching.fetching import Fetcher
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics, block_sizes
 from mcp2026.runtime.metrics.shared_blocks import CAPACITY, NoBlockLeftError, create_shared_memory
@@ -106,6 +108,7 @@ class Supervisor:
         self._served = Served()
         self._changes = ChangeRounds(self._served, self, self._read_model, self._claim, self._retire)
         self._client_changes = ClientChanges(self._settings, self._changes, self._served)
+        self._fetcher = Fetcher(self._settings, lambda: self._served.models.values())
         self._asked: set[asyncio.Task[None]] = set()
         self._addresses: Addresses
         self._metrics_url: dict[str, str] = {}
@@ -126,7 +129,12 @@ class Supervisor:
 
         """
         settings = self._settings
-        models = initial_models(settings)
+        loop = asyncio.get_running_loop()
+        for number in EXIT_SIGNALS:
+            loop.add_signal_handler(number, self._signals.put_nowait, number)
+        models = await self._brought(initial_models(settings))
+        if models is None:
+            return 0
         for version in (version for model in models for version in model.versions):
             values_of(version.path)
         self._addresses = await take_addresses(settings)
@@ -136,9 +144,6 @@ class Supervisor:
         for model in models:
             self._claim(model)
             self._served.models[model.model] = model
-        loop = asyncio.get_running_loop()
-        for number in EXIT_SIGNALS:
-            loop.add_signal_handler(number, self._signals.put_nowait, number)
         acceptors = self._listen_for_metrics()
         # They listen before there is a worker: a client that comes early waits a moment and is not refused.
         first_listeners = [self._addresses.listeners() for _ in self._slots]
@@ -166,6 +171,27 @@ class Supervisor:
                 acceptor.close()
             self._addresses.close()
             os.close(self._table)
+
+    async def _brought(self, models: tuple[ServingConfig, ...]) -> tuple[ServingConfig, ...] | None:
+        """Return `models` with files of this machine; None: a signal came before they were there.
+
+        Raises:
+            FetchError: one cannot be had.
+
+        """
+        if not any(is_remote(version.path) for model in models for version in model.versions):
+            return models
+        (model,) = models  # a repository has only files
+        bringing = asyncio.create_task(self._fetcher.local(model))
+        signalled = asyncio.create_task(self._signals.get())
+        either: set[asyncio.Future[Any]] = {bringing, signalled}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if signalled.done():
+            log.info("%s: exit before the model was here", signalled.result().name)
+            bringing.cancel()
+            return None
+        signalled.cancel()
+        return (bringing.result(),)
 
     async def _serve(self, keepers: list[asyncio.Task[None]]) -> int:
         signalled = asyncio.create_task(self._signals.get())
@@ -214,7 +240,7 @@ class Supervisor:
         self._become_ready()
         if settings.serving_config is not None:
             (live,) = self._served.models.values()
-            self._be_stopped(await follow_revisions(settings, self._changes, live))
+            self._be_stopped(await follow_revisions(settings, self._changes, live, self._fetcher.local))
 
     def _be_stopped(self, revision: int) -> None:
         """Begin to exit, as after a signal."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.errors import StartupError
 from mcp2026.runtime.revisions.config_file import watch_file
-from mcp2026.runtime.revisions.following import Follower, Report, Rounds, Standing
+from mcp2026.runtime.revisions.following import Bring, Follower, Report, Rounds, Standing
 from mcp2026.runtime.revisions.newest import Newest
 from mcp2026.runtime.settings import Settings
 from mcp2026.runtime.settings_reading import check_batching, with_batching
@@ -16,7 +16,7 @@ from mcp2026.runtime.settings_reading import check_batching, with_batching
 log = logging.getLogger(__name__)
 
 
-async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConfig) -> int:
+async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConfig, bring: Bring) -> int:
     """Serve new revisions of `live` until one says that the model is stopped, and return its number.
 
     Raises:
@@ -36,7 +36,7 @@ async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConf
             return whole
 
         following = asyncio.create_task(
-            Follower(live.model, mailbox, rounds, with_flags, report).run(live.revision)
+            Follower(live.model, mailbox, rounds, with_flags, report, bring).run(live.revision)
         )
         stack.callback(following.cancel)
         following.add_done_callback(lambda _: stop.set())

@@ -5,6 +5,7 @@ next revision whenever it says something new: so a file may be edited by hand. A
 served is tried again, ever more rarely, until a newer one comes: its file may be on its way.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
@@ -14,6 +15,7 @@ import msgspec
 from mcp2026.api.errors import InvalidResourceError, SettingsError
 from mcp2026.api.serving import ServingConfig, decode_serving_config
 from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.fetching.errors import FetchError
 from mcp2026.runtime.revisions.newest import Newest
 
 log = logging.getLogger(__name__)
@@ -21,6 +23,8 @@ log = logging.getLogger(__name__)
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
 
+Bring = Callable[[ServingConfig], Awaitable[ServingConfig]]
+"""Returns a configuration whose versions are all files of this machine; raises FetchError."""
 Models = Mapping[str, ServingConfig]
 NextConfig = Callable[[Models], Awaitable[ServingConfig]]
 
@@ -51,7 +55,7 @@ class _StoppedError(Exception):
 
 
 class _NothingNewError(Exception):
-    """The revision is live already, or an older one."""
+    """The revision is live already, or an older one, or another document waits."""
 
 
 class Follower:
@@ -64,6 +68,7 @@ class Follower:
         rounds: Rounds,
         with_flags: Callable[[ServingConfig], ServingConfig],
         report: Report,
+        bring: Bring | None = None,
     ) -> None:
         """Follow the revisions of `model`.
 
@@ -73,6 +78,7 @@ class Follower:
             rounds: serve them.
             with_flags: adds what the server's flags say; raises SettingsError.
             report: is told after each attempt, and first of all what is live at the start.
+            bring: fetches what lies elsewhere, beside the traffic; another document ends it.
 
         """
         self._model = model
@@ -80,6 +86,7 @@ class Follower:
         self._rounds = rounds
         self._with_flags = with_flags
         self._report = report
+        self._bring = bring
         self._live = 0
 
     async def run(self, live: int) -> int:
@@ -112,7 +119,9 @@ class Follower:
             if config.stopped is True:
                 self._check_model(config)
                 raise _StoppedError(config.revision)  # it cannot be taken back, so no other comes after it
-            wanted = self._with_flags(config)
+            if revision is not None and revision < self._live:
+                return True
+            wanted = await self._brought(self._with_flags(config), document)
             made = await self._rounds.serve_next(
                 lambda models: self._newer(models, wanted, numbered=numbered)
             )
@@ -124,11 +133,36 @@ class Follower:
         except RequestError as error:
             self._failed(revision, error.message)
             return False
+        except FetchError as error:
+            self._failed(revision, str(error))
+            return False
         self._live = made.revision
         versions = ", ".join(f"{one.version_id}={one.weight}" for one in made.versions)
         log.info("revision %d of %s is live: %s", made.revision, made.model, versions)
         self._report(Standing(made.revision))
         return True
+
+    async def _brought(self, wanted: ServingConfig, document: bytes) -> ServingConfig:
+        """Return `wanted` with files of this machine.
+
+        Raises:
+            _NothingNewError: another document has come meanwhile.
+            FetchError: one cannot be had.
+
+        """
+        if self._bring is None:
+            return wanted
+        bringing = asyncio.ensure_future(self._bring(wanted))
+        other = asyncio.create_task(self._mailbox.other_than(document))
+        try:
+            await asyncio.wait({bringing, other}, return_when=asyncio.FIRST_COMPLETED)
+            if not bringing.done():
+                raise _NothingNewError
+            return bringing.result()
+        finally:
+            bringing.cancel()
+            other.cancel()
+            await asyncio.wait({bringing, other})
 
     async def _newer(self, models: Models, wanted: ServingConfig, *, numbered: bool) -> ServingConfig:
         self._check_model(wanted)

@@ -15,6 +15,14 @@ class Newest:
         self._document = document
         self._changed.set()
 
+    async def other_than(self, document: bytes) -> None:
+        """Wait for one that says something else; the same one again is thrown away."""
+        while True:
+            await self._changed.wait()
+            if self._document != document:
+                return
+            self._changed.clear()
+
     async def take(self, seconds: float | None = None) -> bytes | None:
         """Return the newest document as soon as there is one, or None after so many seconds."""
         try:

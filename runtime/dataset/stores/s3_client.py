@@ -26,8 +26,10 @@ if TYPE_CHECKING:  # obstore has its types in the stubs alone
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
-def open_bucket(bucket: str, *, allow_http: bool) -> S3Store:
+def open_bucket(bucket: str, *, allow_http: bool, silence_seconds: float = 60.0, retries: int = 6) -> S3Store:
     """Return a client for one bucket; nothing is sent yet.
+
+    A request ends when nothing came for `silence_seconds`, and is sent again up to `retries` times.
 
     Raises:
         SettingsError: the endpoint is http:// and that was not allowed, or a variable is wrong.
@@ -37,7 +39,7 @@ def open_bucket(bucket: str, *, allow_http: bool) -> S3Store:
     # A request is a whole object here, which may be large; what must not take long is a silence.
     client: ClientConfig = {
         "timeout": timedelta(hours=6),
-        "read_timeout": timedelta(seconds=60),
+        "read_timeout": timedelta(seconds=silence_seconds),
         "connect_timeout": timedelta(seconds=10),
     }
     for variable in _ENDPOINTS:
@@ -58,7 +60,7 @@ def open_bucket(bucket: str, *, allow_http: bool) -> S3Store:
         return S3Store(
             bucket,
             client_options=client,
-            retry_config={"max_retries": 6, "retry_timeout": timedelta(minutes=2)},
+            retry_config={"max_retries": retries, "retry_timeout": timedelta(minutes=2)},
         )
     except (BaseError, ValueError) as error:
         raise SettingsError("AWS_*", _first_line(error), "the variables of the AWS command line") from error

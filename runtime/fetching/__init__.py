@@ -1,0 +1,1 @@
+"""Versions that lie on no file system of this machine: fetched once and kept (docs/decisions/0097)."""
