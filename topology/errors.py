@@ -23,6 +23,16 @@ class NoSuchSetError(TopologyError):
         self.available = available
 
 
+class NoSuchPositionError(TopologyError):
+    """What is known of GPUs, or a question, names positions that the machine has not."""
+
+    def __init__(self, field: str, problem: str, gpus: int) -> None:
+        super().__init__(f"{field}: {problem}; the machine has {gpus} GPUs")
+        self.field = field
+        self.problem = problem
+        self.gpus = gpus
+
+
 class DemandMixError(TopologyError):
     """A mix of later requests makes no sense."""
 

@@ -16,8 +16,7 @@ from mcp2026.topology.bands import (
     bands_of,
     score_of,
 )
-from mcp2026.topology.bitmasks import mask_of
-from mcp2026.topology.errors import NoSuchSetError
+from mcp2026.topology.errors import NoSuchPositionError, NoSuchSetError
 from mcp2026.topology.search import Request, best_choice, prepare
 
 __all__ = ["Choice", "Circumstances", "Score", "Term", "best_gpu_set", "prepare", "score_gpu_set"]
@@ -33,9 +32,15 @@ def score_gpu_set(
 
     The bands and their order: docs/decisions/0101-one-scorer-in-eight-bands.md. What later requests lose is
     a loss and not a remainder, so that the sets of different machines compare too.
+
+    Raises:
+        NoSuchPositionError: a position or what is known of one is not of the graph.
+
     """
-    members = mask_of(chosen)
-    return score_of(bands_of(graph), members, members | mask_of(free), circumstances)
+    members = _mask(graph, "chosen", chosen)
+    everything = members | _mask(graph, "free", free)
+    _check(graph, circumstances)
+    return score_of(bands_of(graph), members, everything, circumstances)
 
 
 def best_gpu_set(
@@ -51,10 +56,31 @@ def best_gpu_set(
 
     Raises:
         NoSuchSetError: `free` and `must_include` together have fewer than `size` GPUs, or the latter more.
+        NoSuchPositionError: a position or what is known of one is not of the graph.
 
     """
-    required = mask_of(must_include)
-    available = mask_of(free) | required
+    required = _mask(graph, "must_include", must_include)
+    available = _mask(graph, "free", free) | required
+    _check(graph, circumstances)
     if not required.bit_count() <= size <= available.bit_count():
         raise NoSuchSetError(size, available.bit_count())
     return best_choice(graph, Request(available, required, size), circumstances)
+
+
+def _mask(graph: AffinityGraph, field: str, positions: Iterable[int]) -> int:
+    """Return the set of `positions`, all of them in the graph."""
+    size = len(graph)
+    mask = 0
+    for position in positions:
+        if not 0 <= position < size:
+            raise NoSuchPositionError(field, f"no position {position}", size)
+        mask |= 1 << position
+    return mask
+
+
+def _check(graph: AffinityGraph, circumstances: Circumstances) -> None:
+    size = len(graph)
+    for field, values in (("tenants", circumstances.tenants), ("headroom_us", circumstances.headroom_us)):
+        if values and len(values) != size:
+            raise NoSuchPositionError(field, f"{len(values)} values", size)
+    _mask(graph, "degraded", circumstances.degraded)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.demand import DemandMix
-from mcp2026.topology.errors import DemandMixError, NoSuchSetError
+from mcp2026.topology.errors import DemandMixError, NoSuchPositionError, NoSuchSetError
 from mcp2026.topology.machine import machine_from_file
 from mcp2026.topology.score import Choice, Circumstances, best_gpu_set, score_gpu_set
 
@@ -322,3 +322,23 @@ def test_a_set_that_does_not_exist_is_an_error_with_both_numbers(
         best_gpu_set(graph("4xl40s-pcie-2socket"), free, size, required)
     assert refused.value.size == size
     assert refused.value.available == len({*free, *required})
+
+
+@pytest.mark.parametrize(
+    ("free", "must", "circumstances", "problem"),
+    [
+        ([0, 4], [], Circumstances(), "free: no position 4; the machine has 4 GPUs"),
+        ([0, -1], [], Circumstances(), "free: no position -1"),
+        ([0], [9], Circumstances(), "must_include: no position 9"),
+        ([0], [], Circumstances(tenants=(1, 2)), "tenants: 2 values"),
+        ([0], [], Circumstances(headroom_us=(1,) * 5), "headroom_us: 5 values"),
+        ([0], [], Circumstances(degraded=(7,)), "degraded: no position 7"),
+    ],
+)
+def test_positions_that_the_machine_has_not_are_refused_by_field(
+    free: list[int], must: list[int], circumstances: Circumstances, problem: str
+) -> None:
+    with pytest.raises(NoSuchPositionError, match=re.escape(problem)):
+        best_gpu_set(graph("4xl40s-pcie-2socket"), free, 1, must, circumstances)
+    with pytest.raises(NoSuchPositionError, match=re.escape(problem.replace("must_include", "chosen"))):
+        score_gpu_set(graph("4xl40s-pcie-2socket"), must, free, circumstances)
