@@ -166,6 +166,7 @@ def choose_mig(
 
     """
     gpu_of = {each.uuid: gpu for gpu, those in instances.items() for each in those}
+    place_of = {each.uuid: (gpu, each.start) for gpu, those in instances.items() for each in those}
     offered = list(dict.fromkeys([*must_include, *available]))
     if unknown := [uuid for uuid in offered if uuid not in gpu_of]:
         raise NoSuchDevicesError(f"not of this machine: {', '.join(unknown)}")
@@ -182,7 +183,7 @@ def choose_mig(
                 left,
                 key=lambda uuid: (
                     _mig_loss(instances[gpu_of[uuid]], profiles[gpu_of[uuid]], {*in_use, *taken}, uuid),
-                    offered.index(uuid),
+                    place_of[uuid],
                 ),
             )
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mcp2026.topology.mig.geometry import MigProfile
 
 MEDIA_EXTENSIONS = "+me"
-"""At most one instance with these on a GPU."""
+"""In the name of a profile with these; at most one such instance is on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ def room(profiles: Sequence[MigProfile], profile: MigProfile, occupancy: Occupan
             end = start + profile.size
     by_compute = (compute_slices(profiles) - occupancy.compute) // profile.compute_slices
     by_count = profile.most - occupancy.profiles.count(profile.name)
-    by_media = 1 if profile.name.endswith(MEDIA_EXTENSIONS) else places
+    by_media = 1 if MEDIA_EXTENSIONS in profile.name else places
     return min(places, by_compute, by_count, by_media)
 
 
 def _counts_allow(profiles: Sequence[MigProfile], profile: MigProfile, occupancy: Occupancy) -> bool:
-    media_taken = any(name.endswith(MEDIA_EXTENSIONS) for name in occupancy.profiles)
+    media_taken = any(MEDIA_EXTENSIONS in name for name in occupancy.profiles)
     return (
         occupancy.compute + profile.compute_slices <= compute_slices(profiles)
         and occupancy.profiles.count(profile.name) < profile.most
-        and not (media_taken and profile.name.endswith(MEDIA_EXTENSIONS))
+        and not (media_taken and MEDIA_EXTENSIONS in profile.name)
     )
 
 
@@ -81,7 +81,7 @@ def capacity(
     """
     total = 0
     for profile in profiles:
-        plain = not profile.name.endswith(MEDIA_EXTENSIONS)
+        plain = MEDIA_EXTENSIONS not in profile.name
         weight = mix.get(profile.name, 0) if mix is not None else int(plain)
         if weight:
             total += weight * profile.size * room(profiles, profile, occupancy)

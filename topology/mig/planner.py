@@ -89,7 +89,7 @@ def _check_totals(
     for name, count in Counter(wanted).items():
         if count > by_name[name].most:
             raise LayoutDoesNotFitError(f"{count} of {name}; allowed: at most {by_name[name].most}")
-    media = [name for name in wanted if name.endswith(MEDIA_EXTENSIONS)]
+    media = [name for name in wanted if MEDIA_EXTENSIONS in name]
     if len(media) > 1:
         raise LayoutDoesNotFitError(f"{', '.join(media)}; allowed: one with media extensions")
     compute = sum(by_name[name].compute_slices for name in wanted)
