@@ -80,7 +80,7 @@ class Reference:
 
 def random_machine(random: Random, size: int) -> Machine:
     """Bridges, switches or neither; dead, one-sided and uneven links; NUMA nodes that are not told."""
-    style = random.choice(["pcie", "bridges", "mesh", "switched", "switched", "mixed"])
+    style = random.choice(["pcie", "bridges", "mesh", "weak mesh", "switched", "switched", "mixed"])
     ends: list[list[NvLink]] = [[] for _ in range(size)]
 
     def add(gpu: int, peer: int | None, links: int) -> None:
@@ -94,9 +94,9 @@ def random_machine(random: Random, size: int) -> Machine:
             links = random.choice([1, 4, 12])
             add(a, b, links)
             add(b, a, links - random.choice([0, 0, 0, 0, 1, links]))
-    if style == "mesh":
+    if style in ("mesh", "weak mesh"):
         for a, b in combinations(range(size), 2):
-            links = random.choice([0, 0, 1, 2])
+            links = random.choice([0, 0, 1, 2] if style == "mesh" else [0, 1])
             add(a, b, links)
             add(b, a, max(0, links - random.choice([0, 0, 0, 1])))
     if style in ("switched", "mixed"):
@@ -107,6 +107,8 @@ def random_machine(random: Random, size: int) -> Machine:
     if random.random() < 0.5:
         random.shuffle(numa)
     levels = random.sample(list(PcieAncestor), random.choice([1, 2, 3]))
+    if style == "weak mesh":
+        levels = [PcieAncestor.INTERNAL]  # as fast as one NVLink, which then counts only for what is split
     ancestors: list[list[PcieAncestor | None]] = [[None] * size for _ in range(size)]
     nested = random.random() < 0.5
     for a, b in combinations(range(size), 2):
