@@ -20,7 +20,7 @@ def gpu_event(gpu: Gpu, condition: GpuCondition | None, node_name: str, now: dat
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{node_name[:200]}.", "namespace": "default"},
+        "metadata": {"generateName": f"{node_name[:200]}-gpu-", "namespace": "default"},
         "eventTime": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "type": "Normal" if condition is None else "Warning",
         "reason": reason,

@@ -17,7 +17,7 @@ def divergence_event(divergence: Divergence, node_name: str, now: datetime) -> d
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{divergence.pod[:200]}.", "namespace": divergence.namespace},
+        "metadata": {"generateName": f"{divergence.pod[:200]}-", "namespace": divergence.namespace},
         "eventTime": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "type": "Warning",
         "reason": DIVERGED,

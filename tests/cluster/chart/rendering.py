@@ -37,6 +37,16 @@ EVERYTHING_SET: dict[str, Any] = {
     "devicePlugin": {
         "runtimeClassName": "nvidia",
         "passDeviceNodes": True,
+        "deviceListStrategy": ["envvar", "cdi-cri"],
+        "driverLibraries": "/opt/driver/lib",
+        "configuration": {
+            "sharing": {"mode": "TimeSlice", "replicas": 4},
+            "nodes": {"node-7": {"gpus": [{"index": 0, "sharing": {"mode": "MPS", "unit": "Memory"}}]}},
+            "health": {"ignoredXids": [94], "taintWhen": "All"},
+        },
+        "mig": True,
+        "mps": True,
+        "updateStrategy": "OnDelete",
         "failOnNoGpus": True,
         "extraVolumes": [{"name": "driver", "hostPath": {"path": "/opt/driver"}}],
         "extraVolumeMounts": [{"name": "driver", "mountPath": "/opt/driver", "readOnly": True}],

@@ -48,6 +48,10 @@ def another(path: tuple[str, ...], value: Any) -> Any:
         "extraVolumeMounts": [{"name": "other", "mountPath": "/other"}],
         "kubeletDirectory": "/other",
         "resourcePrefix": "other.example",
+        "deviceListStrategy": ["cdi-cri"],
+        "driverLibraries": "/other",
+        "configuration": {"sharing": {"mode": "TimeSlice"}},
+        "updateStrategy": "OnDelete",
     }
     if path[-1] in special:
         return special[path[-1]]
@@ -100,6 +104,10 @@ def test_lint_finds_nothing(helm: Callable[..., subprocess.CompletedProcess[str]
         (
             "devicePlugin.resourcePrefix=gpu",
             "at '/devicePlugin/resourcePrefix': 'gpu' does not match pattern",
+        ),
+        (
+            "devicePlugin.configuration.health.ignoreXids={1}",
+            "additional properties 'ignoreXids' not allowed",
         ),
     ],
 )

@@ -50,6 +50,27 @@ def test_the_device_plugin_gets_no_privilege_beyond_root(render: Callable[..., l
 
 
 @pytest.mark.parametrize(
+    ("values", "capabilities", "host_pid"),
+    [
+        ({"devicePlugin": {"mig": True}}, {"drop": ["ALL"], "add": ["SYS_ADMIN"]}, False),
+        ({"devicePlugin": {"mps": True}}, {"drop": ["ALL"], "add": ["SYS_ADMIN"]}, True),
+    ],
+)
+def test_mig_and_mps_add_what_they_need_and_no_more(
+    render: Callable[..., list[dict[str, Any]]],
+    values: dict[str, Any],
+    capabilities: dict[str, Any],
+    host_pid: bool,
+) -> None:
+    pod = by_kind(render(values), "DaemonSet")["spec"]["template"]["spec"]
+    context = pod["containers"][0]["securityContext"]
+    assert context["capabilities"] == capabilities
+    assert context["allowPrivilegeEscalation"] is False
+    assert pod.get("hostPID", False) is host_pid
+    assert not {"hostNetwork", "hostIPC"} & pod.keys()
+
+
+@pytest.mark.parametrize(
     ("account", "allowed", "refused"),
     [
         (
@@ -87,11 +108,13 @@ def test_the_device_plugin_gets_no_privilege_beyond_root(render: Callable[..., l
             "mcp2026-device-plugin",
             [
                 "get gputopologies.mcp2026.io", "create gputopologies.mcp2026.io",
-                "patch gputopologies.mcp2026.io", "patch gputopologies.mcp2026.io/status", "get nodes",
+                "patch gputopologies.mcp2026.io", "patch gputopologies.mcp2026.io/status",
+                "watch gputopologies.mcp2026.io", "get nodes", "patch nodes", "watch pods",
+                "create events.events.k8s.io",
             ],
             [
-                "delete gputopologies.mcp2026.io", "list nodes", "patch nodes", "list pods", "get secrets",
-                "create events",
+                "delete gputopologies.mcp2026.io", "list nodes", "update nodes", "patch nodes/status",
+                "delete nodes", "get pods", "patch pods", "get secrets", "create events", "list configmaps",
             ],
         ),
     ],
@@ -99,12 +122,12 @@ def test_the_device_plugin_gets_no_privilege_beyond_root(render: Callable[..., l
 def test_each_program_may_do_its_work_and_no_more(
     control_plane: Cluster, installed: str, account: str, allowed: list[str], refused: list[str]
 ) -> None:
-    def may(right: str) -> bool:
+    def review(right: str) -> dict[str, Any]:
         verb, what, *rest = right.split()
         resource, _, sub = what.partition("/")
         subresources = {"status", "binding", "exec", "token"}
         namespace = rest[1] if rest else installed
-        review = {
+        return {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
@@ -118,11 +141,16 @@ def test_each_program_may_do_its_work_and_no_more(
                 },
             },
         }
-        answer = control_plane.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(review))
-        return bool(json.loads(answer)["status"]["allowed"])
 
-    assert [right for right in allowed if not may(right)] == []
-    assert [right for right in refused if may(right)] == []
+    def granted(rights: list[str]) -> list[str]:
+        asked = "\n---\n".join(json.dumps(review(right)) for right in rights)
+        answers = control_plane.kubectl(
+            "create", "-f", "-", "-o", 'jsonpath={.status.allowed}{"\\n"}', input=asked
+        )
+        return [right for right, one in zip(rights, answers.split(), strict=True) if one == "true"]
+
+    assert granted(allowed) == allowed
+    assert granted(refused) == []
 
 
 def test_rights_in_named_namespaces_end_there(
