@@ -12,13 +12,14 @@ from bench.commands.options import (
     default_output,
     duration,
     models_folder,
+    names,
     positive,
 )
 from bench.negotiation import negotiation
 from bench.own_server import HalfLoad, Setting, half_load, idle, soak, tenants
 from bench.peers.peer import ROOT
 from bench.samples import SHAPES, samples
-from bench.swaps import hot_swaps
+from bench.swaps import Plan, Swaps, hot_swaps
 from bench.validation import validation
 from tools.cluster.progress import to_stderr
 
@@ -94,9 +95,27 @@ def add_commands(commands: Commands) -> None:
     offering.add_argument("--connections", type=positive, default=64, help="of the client (%(default)s)")
     offering.set_defaults(run=_negotiation)
 
-    swapping = _command(commands, "swaps", "hot swaps of versions under load", "slow")
-    swapping.add_argument("--swaps", type=positive, default=100, help="in all (%(default)s)")
-    swapping.add_argument("--rounds", type=positive, default=5, help="each with a rest (%(default)s)")
+    text = "hot swaps of versions under load"
+    swapping = commands.add_parser("swaps", help=text, description=text.capitalize())
+    swapping.add_argument(
+        "--models", type=names(SHAPES, "model"), default="mlp,slow", help="one after another (%(default)s)"
+    )
+    add_conditions(swapping)
+    swapping.add_argument("--swaps", type=positive, default=100, help="of each model (%(default)s)")
+    swapping.add_argument(
+        "--window",
+        type=positive,
+        default=5,
+        metavar="SWAPS",
+        help="swaps in a row, before as long a time without (%(default)s)",
+    )
+    swapping.add_argument(
+        "--every",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="from swap to swap, more if one takes longer; 0: as fast as they settle (%(default)s)",
+    )
     swapping.add_argument("--connections", type=positive, default=16, help="of the client (%(default)s)")
     swapping.set_defaults(run=_swaps)
 
@@ -108,10 +127,12 @@ def _command(commands: Commands, name: str, text: str, model: str) -> argparse.A
     return command
 
 
-def _setting(parsed: argparse.Namespace) -> Setting:
+def _setting(parsed: argparse.Namespace, model: str | None = None) -> Setting:
+    """Return the setting for `model`, or for the one that the command line names."""
     client: ClientName = getattr(parsed, "client", "python")
     check_client(client)
-    sample = samples([parsed.model], models_folder())[parsed.model]
+    name = parsed.model if model is None else model
+    sample = samples([name], models_folder())[name]
     return Setting(sample, conditions(parsed), client, default_output() / "logs")
 
 
@@ -191,17 +212,33 @@ def _validation(parsed: argparse.Namespace) -> int:
 
 
 def _swaps(parsed: argparse.Namespace) -> int:
-    result = hot_swaps(_setting(parsed), parsed.swaps, parsed.rounds, parsed.connections)
-    print(f"{result.swaps} swaps, {result.answers} answers: {result.errors} errors,")
-    print(f"  {result.wrong_version} of a version that was not live while the request was on the way")
-    print(f"from file to live: {result.settled_ms:.0f} ms")
-    print(f"answers/s: {result.quiet_rate:,.0f} without swaps, {result.swapping_rate:,.0f} with")
-    print(
-        f"p99: {result.quiet_p99_ms:.1f} ms without swaps, {result.swapping_p99_ms:.1f} ms with:"
-        f" {result.p99_ratio:.2f} times (at most {SWAPS_BAR})"
+    plan = Plan(parsed.swaps, parsed.window, parsed.every, parsed.connections)
+    results = {}
+    for model in parsed.models:
+        to_stderr(f"{model}:")
+        results[model] = hot_swaps(_setting(parsed, model), plan, to_stderr)
+        print(f"{model}: {_told(results[model])}")
+    kept = all(
+        result.errors == 0 and result.wrong_version == 0 and result.p99_ratio <= SWAPS_BAR
+        for result in results.values()
     )
-    kept = result.errors == 0 and result.wrong_version == 0 and result.p99_ratio <= SWAPS_BAR
     return 0 if kept else 1
+
+
+def _told(result: Swaps) -> str:
+    quiet, swapping = (result.medians(swapping=kind) for kind in (False, True))
+    pairs = sorted(result.pairs)
+    return (
+        f"{result.swaps} swaps, one every {result.seconds_per_swap:.2f} s; from file to live "
+        f"{result.settled_ms:.0f} ms in the median\n"
+        f"  {result.answers} answers: {result.errors} errors, {result.wrong_version} of a version that was "
+        f"not live while the request was on the way\n"
+        f"  answers/s: {quiet.rate:,.0f} without swaps, {swapping.rate:,.0f} with\n"
+        f"  p50: {quiet.p50_ms:.2f} ms without swaps, {swapping.p50_ms:.2f} ms with\n"
+        f"  p99: {quiet.p99_ms:.2f} ms without swaps, {swapping.p99_ms:.2f} ms with: "
+        f"{result.p99_ratio:.2f} times (at most {SWAPS_BAR}); "
+        f"pairs of windows: {pairs[0]:.2f} to {pairs[-1]:.2f}"
+    )
 
 
 def _negotiation(parsed: argparse.Namespace) -> int:
