@@ -90,13 +90,20 @@ class SharedBlocks:
     def named(self) -> Iterator[tuple[int, str, str]]:
         """Iterate over block, model and version of everything that is or was served."""
         for block in range(self._sizes.capacity):
-            if self._state(block) != _FREE:
-                yield (block, *self._names(block))
+            if self._state(block) == _FREE:
+                return  # blocks are taken in order, and none is free again
+            yield (block, *self._names(block))
 
     def find(self, model: str, version_id: str) -> int | None:
         """Return the block of a version, None if it has none."""
-        wanted = (model, version_id)
-        return next((block for block, *names in self.named() if tuple(names) == wanted), None)
+        wanted = _encoded(model, version_id)
+        for block in range(self._sizes.capacity):
+            start = self._start(block)
+            if self._bytes[start] == _FREE:
+                return None
+            if self._bytes[start + 1 : start + 1 + len(wanted)] == wanted:
+                return block
+        return None
 
     # --- the parent alone
 
@@ -112,7 +119,8 @@ class SharedBlocks:
             block = self._vacant()
             start = self._start(block)
             self._bytes[start : start + self._sizes.version_bytes] = bytes(self._sizes.version_bytes)
-            self._write_names(start, model, version_id)
+            names = _encoded(model, version_id)
+            self._bytes[start + 1 : start + 1 + len(names)] = names
         self._bytes[self._start(block)] = _LIVE
         return block
 
@@ -128,11 +136,6 @@ class SharedBlocks:
                 if self._state(block) == state:
                     return block
         raise NoBlockLeftError
-
-    def _write_names(self, start: int, model: str, version_id: str) -> None:
-        names = [model.encode(), version_id.encode()]
-        text = b"".join(len(name).to_bytes(2, "little") + name for name in names)
-        self._bytes[start + 1 : start + 1 + len(text)] = text
 
     # --- places
 
@@ -154,6 +157,11 @@ class SharedBlocks:
             names.append(bytes(self._bytes[position + 2 : position + 2 + length]).decode())
             position += 2 + length
         return names[0], names[1]
+
+
+def _encoded(model: str, version_id: str) -> bytes:
+    names = [model.encode(), version_id.encode()]
+    return b"".join(len(name).to_bytes(2, "little") + name for name in names)
 
 
 def _sums(rows: "list[memoryview[float]]") -> list[float]:
