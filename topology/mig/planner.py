@@ -70,15 +70,14 @@ def plan_layout(
     _check_totals(profiles, wanted, by_name)
     held = [instance for instance in present if instance.uuid in in_use]
     movable = [instance for instance in present if instance.uuid not in in_use]
-    if unwanted := _beyond(held, wanted):
-        raise InstancesInTheWayError(tuple(_described(instance) for instance in unwanted))
-    plan = _shortest(profiles, held, movable, wanted, by_name, mix)
-    if plan is not None:
-        return plan
-    for count in range(1, len(held) + 1):
-        for moved in combinations(sorted(held, key=lambda instance: instance.start), count):
+    by_start = sorted(held, key=lambda instance: instance.start)
+    for count in range(len(held) + 1):
+        for moved in combinations(by_start, count):
             staying = [instance for instance in held if instance not in moved]
-            if _shortest(profiles, staying, [*movable, *moved], wanted, by_name, mix) is not None:
+            plan = _shortest(profiles, staying, [*movable, *moved], wanted, by_name, mix)
+            if plan is not None and not moved:
+                return plan
+            if plan is not None:
                 raise InstancesInTheWayError(tuple(_described(instance) for instance in moved))
     raise LayoutDoesNotFitError(f"{', '.join(wanted)}: the places that the profiles can take overlap")
 

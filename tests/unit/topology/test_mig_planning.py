@@ -169,6 +169,14 @@ def test_an_instance_in_use_that_the_layout_does_not_have_is_in_the_way() -> Non
         plan_layout(H100_80.profiles, [held], [held.uuid], ["3g.40gb"])
 
 
+@pytest.mark.parametrize("starts", [range(7), range(6, -1, -1)], ids=["in order", "backwards"])
+def test_of_too_many_in_use_those_are_named_whose_end_makes_room(starts: Sequence[int]) -> None:
+    seven = [instance("1g.10gb", start) for start in starts]
+    with pytest.raises(InstancesInTheWayError) as refused:
+        plan_layout(H100_80.profiles, seven, [each.uuid for each in seven], ["1g.10gb"] * 4 + ["3g.40gb"])
+    assert [named.split()[2] for named in refused.value.instances] == ["4", "5", "6"]
+
+
 def test_what_is_there_already_needs_no_change() -> None:
     there = [instance("3g.40gb", 0), instance("2g.20gb", 4)]
     plan = plan_layout(H100_80.profiles, there, [there[0].uuid], ["2g.20gb", "3g.40gb"])
