@@ -1,5 +1,6 @@
 """The plugin writes its node's GPUTopology to a real API server, with the CRD that we ship."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from mcp2026.topology.affinity import affinity_graph
 from mcp2026.topology.machine import Machine, machine_from_file, machine_from_topology
 from tests.fakes.kubelet import FakeKubelet
 from tests.fakes.nvml import FakeNvml
-from tests.fakes.plugin_process import TOPOLOGIES, PluginProcess, StartPlugin
+from tests.fakes.plugin_process import TOPOLOGIES, PluginProcess, StartPlugin, allocate, preferred
 from tools.cluster import Cluster
 
 pytest_plugins = ["tests.fakes.plugin_fixtures"]
@@ -134,6 +135,128 @@ def test_health_and_holders_follow_what_happens_and_nothing_else_is_written(
     generation = len(nvml.calls())
     cluster.wait_for("ten more probes", lambda: len(nvml.calls()) > generation + 80)
     assert cluster.get("gputopology", name)["metadata"]["resourceVersion"] == version
+
+
+def statuses(cluster: Cluster, name: str) -> dict[str, tuple[str, str]]:
+    """Return status and reason of each condition."""
+    status = parse_gpu_topology(cluster.get("gputopology", name)).status
+    return {condition.type: (condition.status, condition.reason) for condition in status.conditions}
+
+
+def patch_spec(cluster: Cluster, name: str, spec: dict[str, Any]) -> None:
+    patch = json.dumps({"spec": spec})
+    cluster.kubectl("patch", "gputopology", name, "--type=merge", "-p", patch)
+
+
+def test_the_spec_says_how_gpus_are_shared_and_the_status_how_they_are(
+    cluster: Cluster,
+    kubelet: FakeKubelet,
+    tmp_path: Path,
+    nvml_library: Path,
+    publish: Callable[..., PluginProcess],
+) -> None:
+    name = "shared-by-spec"
+    add_node(cluster, name)
+    plugin = publish(name, FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=nvml_library))
+    uuids = [gpu["uuid"] for gpu in topology(cluster, name)["status"]["gpus"]]
+    cluster.wait_for("conditions", lambda: {each for each, _ in statuses(cluster, name).values()} == {"True"})
+
+    patch_spec(cluster, name, {"gpus": [{"index": 1, "sharing": {"mode": "TimeSlice", "replicas": 2}}]})
+    kubelet.wait(
+        lambda: any(
+            each.request.resource_name == "mcp2026.io/gpu-shared"
+            and each.lists
+            and list(each.lists[-1]) == [f"{uuids[1]}::0", f"{uuids[1]}::1"]
+            for each in kubelet.endpoints
+        ),
+        "shares of the second GPU",
+    )
+
+    def read() -> Any:
+        return parse_gpu_topology(cluster.get("gputopology", name))
+
+    cluster.wait_for("the status", lambda: read().status.gpus[1].sharing.mode == "TimeSlice")
+    found = read()
+    assert found.status.observed_generation == found.generation
+    assert found.status.gpus[1].sharing.replicas == 2
+    assert statuses(cluster, name)["SharingApplied"] == ("True", "AsWanted")
+
+    patch_spec(cluster, name, {"gpus": [{"index": 7, "sharing": {}}]})
+    cluster.wait_for("the refusal", lambda: statuses(cluster, name)["SharingApplied"] == ("False", "Refused"))
+    refused = read()
+    assert refused.status.gpus[1].sharing.mode == "TimeSlice", "the last good spec holds"
+    assert refused.status.observed_generation == refused.generation - 1
+    (message,) = [each.message for each in refused.status.conditions if each.type == "SharingApplied"]
+    assert "spec.gpus[0].index: 7 is no GPU of this node; allowed: 0, 1, 2, 3" in message
+    assert refused.spec.gpus[0].index == 7, "the plugin never writes the spec"
+
+    patch_spec(cluster, name, {"gpus": []})
+    cluster.wait_for("whole GPUs", lambda: statuses(cluster, name)["SharingApplied"] == ("True", "AsWanted"))
+    columns = cluster.kubectl("get", "gputopology", name)
+    header, row = columns.splitlines()
+    assert header.split()[:6] == ["NAME", "PRODUCT", "GPUS", "FREE", "UNHEALTHY", "MEMORY"]
+    assert row.split()[-7:-3] == ["4", "4", "0", str(4 * read().status.gpus[0].memory_mi_b)]
+    assert plugin.stop() == 0
+    assert "Traceback" not in plugin.log
+
+
+def reserve(cluster: Cluster, node: str, pod: str, assignment: dict[str, list[str]]) -> None:
+    """Bind a pod of `node` with devices reserved for its container, as the extender does."""
+    value = json.dumps({"runtime": assignment})
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": pod, "annotations": {"mcp2026.io/gpu-assignment": value}},
+            "spec": {"nodeName": node, "containers": [{"name": "runtime", "image": "none"}]},
+        }
+    )
+
+
+def test_what_was_reserved_is_preferred_and_what_diverges_is_told(
+    cluster: Cluster,
+    kubelet: FakeKubelet,
+    tmp_path: Path,
+    nvml_library: Path,
+    publish: Callable[..., PluginProcess],
+) -> None:
+    name = "reserves"
+    add_node(cluster, name)
+    plugin = publish(name, FakeNvml(tmp_path, TOPOLOGIES / f"{PAIRS}.yaml", library=nvml_library))
+    uuids = [gpu["uuid"] for gpu in topology(cluster, name)["status"]["gpus"]]
+    endpoint = kubelet.endpoint()
+    assert preferred(endpoint, uuids, 2) == uuids[:2]
+
+    reserve(cluster, name, "kept", {"mcp2026.io/gpu": [uuids[1], uuids[2]]})
+    cluster.wait_for("the reservation", lambda: preferred(endpoint, uuids, 2) == uuids[1:3])
+    assert preferred(endpoint, [uuids[0], uuids[1], uuids[3]], 2) == [uuids[0], uuids[3]]
+    allocate(endpoint, uuids[1:3])
+    kubelet.hold("kept", uuids[1:3])
+    cluster.wait_for(
+        "the holder",
+        lambda: topology(cluster, name)["status"]["gpus"][1].get("heldBy", {}).get("pod") == "kept",
+    )
+    assert statuses(cluster, name)["Reserved"] == ("True", "AsReserved")
+
+    reserve(cluster, name, "crossed", {"mcp2026.io/gpu": [uuids[0]]})
+    kubelet.hold("crossed", [uuids[3]])
+    cluster.wait_for("the condition", lambda: statuses(cluster, name)["Reserved"] == ("False", "Diverged"))
+
+    def told() -> Any:
+        events = cluster.get("events")["items"]
+        return [each for each in events if each["reason"] == "GpuAssignmentDiverged"]
+
+    cluster.wait_for("the event", told)
+    (event,) = told()
+    assert event["involvedObject"]["name"] == "crossed"
+    assert f"holds {uuids[3]} of mcp2026.io/gpu, reserved were {uuids[0]}" in event["message"]
+    assert plugin.log.count("reserved were") == 1
+
+    cluster.kubectl("delete", "pod", "kept", "crossed", "--force", "--grace-period=0")
+    with kubelet.changed:
+        kubelet.pods.clear()
+    cluster.wait_for("peace", lambda: statuses(cluster, name)["Reserved"] == ("True", "AsReserved"))
+    assert "Traceback" not in plugin.log
 
 
 def test_without_a_pod_resources_socket_the_rest_is_published_and_it_says_so(
