@@ -10,10 +10,11 @@ import msgspec
 import yaml
 
 from mcp2026.api.gpu_sharing import SharingStatus
-from mcp2026.api.gpu_topology import GpuStatus, GPUTopologyStatus, MigDevice, NvLink, parse_gpu_topology
+from mcp2026.api.gpu_topology import MigDevice, parse_gpu_topology
 from mcp2026.cli.errors import CommandError
 from mcp2026.scheduler_extender.what_if import ClusterDocuments
-from mcp2026.topology.machine import Machine, ancestor_name, machine_from_file
+from mcp2026.topology.idle_machine import idle_status
+from mcp2026.topology.machine import machine_from_file
 from mcp2026.topology.mig.planner import plan_layout
 from mcp2026.topology.mig.tables import geometry_of
 
@@ -128,34 +129,11 @@ def with_node(documents: ClusterDocuments, asked: str) -> ClusterDocuments:
         raise CommandError(f"--add-node {asked}: allowed: NAME=FILE, a machine as in tests/topologies")
     if any(node["metadata"]["name"] == name for node in documents.nodes):
         raise CommandError(f"--add-node {asked}: the cluster has a node of this name")
-    status = msgspec.to_builtins(_idle(machine_from_file(Path(file))))
+    status = msgspec.to_builtins(idle_status(machine_from_file(Path(file))))
     return replace(
         documents,
         nodes=(*documents.nodes, {"metadata": {"name": name}}),
         gpu_topologies=(*documents.gpu_topologies, {"metadata": {"name": name}, "status": status}),
-    )
-
-
-def _idle(machine: Machine) -> GPUTopologyStatus:
-    return GPUTopologyStatus(
-        driver=machine.driver,
-        cuda=machine.cuda,
-        gpus=tuple(
-            GpuStatus(
-                index=gpu.index,
-                uuid=gpu.uuid,
-                product=gpu.product,
-                memory_mi_b=gpu.memory_mib,
-                pci_bus_id=gpu.pci_bus_id,
-                numa_node=gpu.numa_node,
-                mig_capable=gpu.mig_capable,
-                nvlinks=tuple(NvLink(link.link, link.peer, link.version) for link in gpu.nvlinks),
-            )
-            for gpu in machine.gpus
-        ),
-        pcie_ancestors=tuple(
-            tuple(ancestor_name(ancestor) for ancestor in row) for row in machine.pcie_ancestors
-        ),
     )
 
 

@@ -62,6 +62,9 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     asked: tuple[str, ...] = ()
     attempts: int = 0
     fitting: int = 0
+    filter_ms: float = 0.0
+    """How long the answer of filter took, from the whole body on, in ms; and that of prioritize."""
+    prioritize_ms: float = 0.0
     refused: tuple[RefusedNodes, ...] = ()
     ranked: tuple[RankedNodes, ...] = ()
     victims: Mapping[str, tuple[str, ...]] = {}
@@ -98,6 +101,12 @@ class DecisionLog:
     def ranked(self, uid: str, classes: tuple[RankedNodes, ...], at: float) -> None:
         """Note the answer of prioritize."""
         self._change(uid, at, ranked=classes)
+
+    def took(self, uid: str, **milliseconds: float) -> None:
+        """Note how long an answer took: `filter_ms` or `prioritize_ms`."""
+        before = self._by_uid.get(uid)
+        if before is not None:
+            self._by_uid[uid] = msgspec.structs.replace(before, **milliseconds)
 
     def preempted(self, uid: str, victims: Mapping[str, tuple[str, ...]], at: float) -> None:
         """Note the answer of preempt."""

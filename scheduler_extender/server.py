@@ -58,7 +58,16 @@ MAX_BODY_BYTES = 32 * 2**20
 PODS_REMEMBERED = 10_000
 """Pods between filter and bind; one that is forgotten is read from the API server."""
 
-_Answered = tuple[bytes, Outcome]
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """The body of an answer, how it is counted, and the pod that it is about, if its time is noted."""
+
+    body: bytes
+    outcome: Outcome
+    uid: str = ""
+
+
 _Verb = Callable[[bytes], Awaitable[_Answered]]
 
 
@@ -133,12 +142,12 @@ class ExtenderServer:
         self._remember(pod)
         self._decisions.filtered(args.key, pod.uid, demands, filtered, time())
         log.debug("filter %s: %d of %d nodes fit", args.key, len(filtered.feasible), len(args.node_names))
-        return answer, Outcome.FITS if filtered.feasible else Outcome.NOTHING_FITS
+        return _Answered(answer, Outcome.FITS if filtered.feasible else Outcome.NOTHING_FITS, pod.uid)
 
     async def _prioritize(self, body: bytes) -> _Answered:
         ranking = await self._choices.call(_rank, body, self._snapshot(), self._memo)
         self._decisions.ranked(ranking.uid, ranking.shown, time())
-        return ranking.answer, Outcome.RANKED
+        return _Answered(ranking.answer, Outcome.RANKED, ranking.uid)
 
     async def _preempt(self, body: bytes) -> _Answered:
         args = await self._choices.call(decode_preemption, body)
@@ -154,7 +163,8 @@ class ExtenderServer:
             helped,
             len(args.proposed),
         )
-        return encode(ExtenderPreemptionResult(victims)), Outcome.FITS if helped else Outcome.NOTHING_FITS
+        outcome = Outcome.FITS if helped else Outcome.NOTHING_FITS
+        return _Answered(encode(ExtenderPreemptionResult(victims)), outcome)
 
     async def _bind(self, body: bytes) -> _Answered:
         args = decode_binding(body)
@@ -166,10 +176,10 @@ class ExtenderServer:
             log.warning("not bound, or not known: %s: %s", where, error)
             self._decisions.bound(args.uid, args.node, {}, str(error), time())
             outcome = Outcome.NOTHING_FITS if isinstance(error, NoRoomError) else Outcome.REFUSED
-            return encode(ExtenderBindingResult(str(error))), outcome
+            return _Answered(encode(ExtenderBindingResult(str(error))), outcome)
         log.info("bound %s", where, extra={"devices": reserved})
         self._decisions.bound(args.uid, args.node, reserved, "", time())
-        return encode(ExtenderBindingResult()), Outcome.BOUND
+        return _Answered(encode(ExtenderBindingResult()), Outcome.BOUND)
 
     def _remember(self, pod: ObservedPod) -> None:
         self._pods[pod.uid] = pod
@@ -199,9 +209,12 @@ class ExtenderServer:
                 limit = f"the body is over {MAX_BODY_BYTES} bytes; set nodeCacheCapable: true"
                 return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit)
             started = perf_counter()
-            response, outcome = await _respond(verb, answer, body)
+            response, outcome, uid = await _respond(verb, answer, body)
+            seconds = perf_counter() - started
             self._metrics.decisions.labels(verb, outcome).inc()
-            self._metrics.latency.labels(verb).observe(perf_counter() - started)
+            self._metrics.latency.labels(verb).observe(seconds)
+            if uid:
+                self._decisions.took(uid, **{f"{verb}_ms": round(seconds * 1e3, 3)})
             return response
 
         return handle
@@ -252,20 +265,21 @@ def _rank(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo) -> _Ranking:
     return _Ranking(args.pod.metadata.uid, answer, ranked_nodes(classes, demands, memo))
 
 
-async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response, Outcome]:
+async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response, Outcome, str]:
     try:
-        content, outcome = await answer(body)
-        return web.Response(body=content, content_type="application/json"), outcome
+        answered = await answer(body)
     except MalformedRequestError as error:
-        return _error(HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED
+        return _error(HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED, ""
     except NotSyncedError as error:
-        return _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error)), Outcome.NOT_SYNCED
+        return _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error)), Outcome.NOT_SYNCED, ""
     except InvalidQuantityError as error:
-        return _refusal(verb, HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED
+        return _refusal(verb, HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED, ""
     except Exception:
         log.exception("%s failed", verb)
         reason = "a defect of the scheduler extender; its log tells more"
-        return _error(HTTPStatus.INTERNAL_SERVER_ERROR, reason), Outcome.FAILED
+        return _error(HTTPStatus.INTERNAL_SERVER_ERROR, reason), Outcome.FAILED, ""
+    response = web.Response(body=answered.body, content_type="application/json")
+    return response, answered.outcome, answered.uid
 
 
 def _json(decisions: tuple[Decision, ...]) -> web.Response:
