@@ -50,6 +50,27 @@ def test_the_device_plugin_gets_no_privilege_beyond_root(render: Callable[..., l
 
 
 @pytest.mark.parametrize(
+    ("values", "capabilities", "host_pid"),
+    [
+        ({"devicePlugin": {"mig": True}}, {"drop": ["ALL"], "add": ["SYS_ADMIN"]}, False),
+        ({"devicePlugin": {"mps": True}}, {"drop": ["ALL"], "add": ["SYS_ADMIN"]}, True),
+    ],
+)
+def test_mig_and_mps_add_what_they_need_and_no_more(
+    render: Callable[..., list[dict[str, Any]]],
+    values: dict[str, Any],
+    capabilities: dict[str, Any],
+    host_pid: bool,
+) -> None:
+    pod = by_kind(render(values), "DaemonSet")["spec"]["template"]["spec"]
+    context = pod["containers"][0]["securityContext"]
+    assert context["capabilities"] == capabilities
+    assert context["allowPrivilegeEscalation"] is False
+    assert pod.get("hostPID", False) is host_pid
+    assert not {"hostNetwork", "hostIPC"} & pod.keys()
+
+
+@pytest.mark.parametrize(
     ("account", "allowed", "refused"),
     [
         (
@@ -87,11 +108,13 @@ def test_the_device_plugin_gets_no_privilege_beyond_root(render: Callable[..., l
             "mcp2026-device-plugin",
             [
                 "get gputopologies.mcp2026.io", "create gputopologies.mcp2026.io",
-                "patch gputopologies.mcp2026.io", "patch gputopologies.mcp2026.io/status", "get nodes",
+                "patch gputopologies.mcp2026.io", "patch gputopologies.mcp2026.io/status",
+                "watch gputopologies.mcp2026.io", "get nodes", "patch nodes", "watch pods",
+                "create events.events.k8s.io",
             ],
             [
-                "delete gputopologies.mcp2026.io", "list nodes", "patch nodes", "list pods", "get secrets",
-                "create events",
+                "delete gputopologies.mcp2026.io", "list nodes", "update nodes", "patch nodes/status",
+                "delete nodes", "get pods", "patch pods", "get secrets", "create events", "list configmaps",
             ],
         ),
     ],
