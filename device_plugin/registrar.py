@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from mcp2026.api.names import GPU_RESOURCE
+from mcp2026.device_plugin.adapters.folder_watch import FolderWatch
 from mcp2026.device_plugin.adapters.kubelet_client import RegistrationError, register
 from mcp2026.device_plugin.adapters.node_lock import NodeLock
 from mcp2026.device_plugin.adapters.plugin_server import DevicePluginService, PluginServer, socket_identity
@@ -24,8 +25,8 @@ from mcp2026.device_plugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
-WATCH_INTERVAL_S = 0.25
-"""How often the sockets are looked at: a kubelet that started anew is found within it."""
+WATCH_INTERVAL_S = 0.5
+"""How often the sockets are looked at, although a new one is told of at once."""
 LOCK_PATIENCE_S = 10.0
 """How long another plugin on the node is waited for to end: it may be the one that this one replaces."""
 
@@ -63,6 +64,7 @@ class Registrar:
         self._served: dict[str, _Served] = {}
         self._ever_registered = False
         self._lock = NodeLock(settings.plugin_directory)
+        self._folder = FolderWatch(settings.plugin_directory)
 
     @property
     def why_not_ready(self) -> str:
@@ -96,10 +98,11 @@ class Registrar:
                     await self._attend(served, kubelet)
                 if not self._ever_registered and time.monotonic() - began > self._settings.kubelet_timeout_s:
                     self._give_up(kubelet)
-                await asyncio.sleep(WATCH_INTERVAL_S)
+                await self._folder.wait(WATCH_INTERVAL_S)
         finally:
             await asyncio.gather(*(served.server.stop() for served in self._served.values()))
             self._lock.release()
+            self._folder.close()
 
     def _add_resources(self, snapshot: Snapshot) -> None:
         for resource in (GPU_RESOURCE, *offers(snapshot)):
