@@ -14,6 +14,11 @@ import msgspec
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.shares import shares
 
+REFUSED_SECONDS = 30
+"""A revision that a pod refuses for so long is given up: the pod has tried it five times by then."""
+_LONGEST = 1024
+"""Of a message, as the CRD has it."""
+
 
 class RollbackRule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """When a canary is given up, compared with the other versions in the same pods and the same time."""
@@ -36,6 +41,8 @@ class Canary(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     """Its share in percent, growing."""
     step_seconds: Annotated[int, msgspec.Meta(ge=1, le=604_800)] = 60
     """How long each step lasts at least, once the traffic has settled."""
+    settle_seconds: Annotated[int, msgspec.Meta(ge=30, le=604_800)] = 600
+    """How long the pods may take to serve a step's weights before the canary is given up."""
     rollback: RollbackRule = RollbackRule()
 
 
@@ -59,11 +66,25 @@ class CanaryStatus(msgspec.Struct, frozen=True, rename="camel"):
     """When the traffic of this step had settled, RFC 3339 in UTC; empty before."""
     message: str = ""
     """What it waits for, or why it was rolled back."""
+    unsettled_since: str = ""
+    """Since when the pods that should serve the step's weights do not; RFC 3339 in UTC; empty: they do."""
+    withdrawn: bool = False
+    """Rolled back because pods could not serve the version: it is not loaded any more."""
 
     @property
     def weight(self) -> int:
         """Percent that the canary gets now."""
         return 0 if self.outcome is CanaryOutcome.ROLLED_BACK else self.plan.steps[self.step]
+
+
+class Hindrance(msgspec.Struct, frozen=True):
+    """Why the weights of a step are not live on all pods."""
+
+    message: str
+    refused: bool = False
+    """A pod says that it cannot serve the revision."""
+    counts: bool = True
+    """The canary may be the cause. False: only the cluster can be."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -129,7 +150,11 @@ def effective_weights(weights: Mapping[str, int], status: CanaryStatus | None) -
 
 
 def next_status(
-    status: CanaryStatus, canary: Measured, others: Measured, now: datetime, *, settled: bool
+    status: CanaryStatus,
+    canary: Measured,
+    others: Measured,
+    now: datetime,
+    hindrance: Hindrance | None,
 ) -> CanaryStatus:
     """Return where the canary stands after a look at the measurements.
 
@@ -138,13 +163,18 @@ def next_status(
         canary: what was measured of the canary since `status.since`.
         others: the same of all other versions together.
         now: with a time zone.
-        settled: the weights of the step are live on every pod.
+        hindrance: why the weights of the step are not live on every pod; None: they are.
 
     """
     if status.outcome is not CanaryOutcome.PROGRESSING:
         return status
+    status = _clocked(status, hindrance, now)
+    if hindrance is not None and (overdue := _overdue(status, hindrance, now)):
+        return msgspec.structs.replace(
+            status, outcome=CanaryOutcome.ROLLED_BACK, message=overdue, unsettled_since="", withdrawn=True
+        )
     if not status.since:
-        if not settled:
+        if hindrance is not None:
             return _saying(status, "the weights are not live on every pod yet")
         return _saying(msgspec.structs.replace(status, since=_text(now)), _waiting(status, canary))
     rule = status.plan.rollback
@@ -155,11 +185,43 @@ def next_status(
     until = datetime.fromisoformat(status.since) + timedelta(seconds=status.plan.step_seconds)
     if now < until:
         return _saying(status, f"{status.weight} percent until {_text(until)} at least")
+    if status.unsettled_since:
+        return _saying(status, "the weights are not live on every pod any more")
     if status.step + 1 < len(status.plan.steps):
         return CanaryStatus(status.plan, step=status.step + 1)
     return msgspec.structs.replace(
         status, outcome=CanaryOutcome.PROMOTED, message=f"{status.weight} percent, as planned"
     )
+
+
+def seconds_until_given_up(
+    status: CanaryStatus | None, hindrance: Hindrance | None, now: datetime
+) -> float | None:
+    """Return after how many seconds `next_status` would roll back if all stays as it is, None if never."""
+    if status is None or hindrance is None or not status.unsettled_since:
+        return None
+    return max((_deadline(status, hindrance) - now).total_seconds(), 0.0)
+
+
+def _clocked(status: CanaryStatus, hindrance: Hindrance | None, now: datetime) -> CanaryStatus:
+    if hindrance is None or not hindrance.counts:
+        return msgspec.structs.replace(status, unsettled_since="")
+    return msgspec.structs.replace(status, unsettled_since=status.unsettled_since or _text(now))
+
+
+def _overdue(status: CanaryStatus, hindrance: Hindrance, now: datetime) -> str | None:
+    """Return why the canary is given up though nothing was measured, if its time is over."""
+    if not status.unsettled_since or now < _deadline(status, hindrance):
+        return None
+    seconds = REFUSED_SECONDS if hindrance.refused else status.plan.settle_seconds
+    return f"{status.weight} percent were not live on every pod within {seconds} s: {hindrance.message}"[
+        :_LONGEST
+    ]
+
+
+def _deadline(status: CanaryStatus, hindrance: Hindrance) -> datetime:
+    seconds = REFUSED_SECONDS if hindrance.refused else status.plan.settle_seconds
+    return datetime.fromisoformat(status.unsettled_since) + timedelta(seconds=seconds)
 
 
 def _broken(rule: RollbackRule, canary: Measured, others: Measured) -> str | None:

@@ -192,6 +192,12 @@ class InferenceModel(msgspec.Struct, frozen=True, rename="camel"):
         return effective_weights(asked, self.canary)
 
     @property
+    def served_versions(self) -> tuple[ModelVersion, ...]:
+        """The versions that pods load: all but a canary that they could not serve."""
+        gone = self.canary.plan.version if self.canary is not None and self.canary.withdrawn else None
+        return tuple(version for version in self.spec.versions if version.version_id != gone)
+
+    @property
     def versions_column(self) -> str:
         """The versions and their shares for `kubectl get`: ``v1=90,v2=10``."""
         return ",".join(f"{version_id}={weight}" for version_id, weight in self.weights.items())

@@ -60,6 +60,13 @@ def is_scheduled(pod: Manifest) -> bool:
     return bool(condition_of(pod, "PodScheduled").get("status") == "True")
 
 
+def has_run(pod: Manifest) -> bool:
+    """Say whether a container of a pod runs, or ever ran."""
+    ways = (("state", "running"), ("state", "terminated"), ("lastState", "terminated"))
+    containers = at(pod, "status", "containerStatuses") or []
+    return any(at(container, *way) is not None for container in containers for way in ways)
+
+
 def staying(pods: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
     """Return the pods that are not on their way out."""
     return tuple(pod for pod in pods if "deletionTimestamp" not in pod["metadata"])

@@ -4,6 +4,7 @@ from datetime import datetime
 
 import msgspec
 
+from mcp2026.api.canary import seconds_until_given_up
 from mcp2026.api.conditions import Reason
 from mcp2026.api.inference_model import InferenceModel, InferenceModelStatus, Traffic
 from mcp2026.api.lifecycle import ResourceAllocated
@@ -26,7 +27,7 @@ from mcp2026.operator.progress import advance, with_conditions
 from mcp2026.operator.rollout import blocked_by
 from mcp2026.operator.settings import PodSettings
 from mcp2026.operator.situation import Situation
-from mcp2026.operator.standing import Standing, conditions, is_settled
+from mcp2026.operator.standing import Standing, conditions, hindrance
 from mcp2026.operator.stopping import stopped
 from mcp2026.operator.traffic import spread
 
@@ -71,18 +72,21 @@ def next_status(situation: Situation, now: datetime) -> InferenceModelStatus:
     )
     found = conditions(standing)
     status = msgspec.structs.replace(
-        status, canary=next_canary(model.canary, observed.comparison, now, settled=is_settled(found))
+        status, canary=next_canary(model.canary, observed.comparison, now, hindrance(standing))
     )
     weights_hold = msgspec.structs.replace(model, status=status)
     status = msgspec.structs.replace(status, versions=weights_hold.versions_column)
     return with_conditions(status, found, now)
 
 
-def look_again(situation: Situation, status: InferenceModelStatus, _now: datetime) -> float | None:
-    """Return after how many seconds the pods of a canary are to be measured again, if they are."""
-    if situation.model.spec.stopped or not is_measured(status.canary):
+def look_again(situation: Situation, status: InferenceModelStatus, now: datetime) -> float | None:
+    """Return after how many seconds a canary is to be measured again, or given up, if it is."""
+    if situation.model.spec.stopped:
         return None
-    return situation.observed.comparison.next_look_seconds
+    due = [seconds_until_given_up(status.canary, hindrance(_standing(situation)), now)]
+    if is_measured(status.canary):
+        due.append(situation.observed.comparison.next_look_seconds)
+    return min((seconds for seconds in due if seconds is not None), default=None)
 
 
 def _standing(situation: Situation) -> Standing:

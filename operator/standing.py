@@ -5,9 +5,10 @@ Each function answers one condition's question; none of them looks at the previo
 
 from dataclasses import dataclass
 
+from mcp2026.api.canary import Hindrance
 from mcp2026.api.conditions import Condition, ConditionType, Reason
 from mcp2026.operator.manifests import Manifest, covers
-from mcp2026.operator.observed import at, is_scheduled
+from mcp2026.operator.observed import at, has_run, is_scheduled
 from mcp2026.operator.situation import Blocked, Situation
 from mcp2026.operator.traffic import Spread
 
@@ -69,9 +70,32 @@ def conditions(standing: Standing) -> tuple[Condition, ...]:
     )
 
 
-def is_settled(found: tuple[Condition, ...]) -> bool:
-    """Say whether the newest revision, and no other, answers requests."""
-    return any(entry.type == ConditionType.TRAFFIC_SETTLED and entry.status == "True" for entry in found)
+_NOT_OF_THE_MODEL = frozenset(
+    {
+        Reason.UNSCHEDULABLE,
+        Reason.QUOTA_EXCEEDED,
+        Reason.POD_CREATION_REFUSED,
+        Reason.IMAGE_PULL_FAILED,
+        Reason.NAME_TAKEN,
+    }
+)
+"""What keeps pods from coming up whatever they would serve."""
+
+
+def hindrance(standing: Standing) -> Hindrance | None:
+    """Return why the newest revision is not what all pods answer with; None if it is."""
+    if early := standing.before_pods():
+        return Hindrance(early.message, counts=False)
+    if refused := standing.revision_refused():
+        return Hindrance(refused.message, refused=True)
+    if standing.spread.settled:
+        return None
+    blocked = standing.no_pods()
+    if blocked is None:
+        # a pod that is not there yet, or waits for its image or a volume, says nothing about a version
+        began = len(standing.pods) >= standing.replicas and all(has_run(pod) for pod in standing.pods)
+        return Hindrance(standing.spread.text, counts=began)
+    return Hindrance(blocked.message, counts=blocked.reason not in _NOT_OF_THE_MODEL)
 
 
 def _ready(standing: Standing) -> Condition:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from mcp2026.api.canary import CanaryOutcome, CanaryStatus, next_status
+from mcp2026.api.canary import CanaryOutcome, CanaryStatus, Hindrance, next_status
 from mcp2026.operator.actions import EmitEvent
 from mcp2026.operator.canary.comparison import Comparison
 
@@ -26,7 +26,7 @@ def is_measured(canary: CanaryStatus | None) -> bool:
 
 
 def next_canary(
-    canary: CanaryStatus | None, comparison: Comparison, now: datetime, *, settled: bool
+    canary: CanaryStatus | None, comparison: Comparison, now: datetime, hindrance: Hindrance | None
 ) -> CanaryStatus | None:
     """Return where the canary stands after a look at `comparison`, None where there is none.
 
@@ -34,12 +34,12 @@ def next_canary(
         canary: where it stands, by the present spec.
         comparison: what was measured in its step.
         now: with a time zone.
-        settled: the weights of its step are live on every pod.
+        hindrance: why the weights of its step are not live on every pod; None: they are.
 
     """
     if canary is None:
         return None
-    following = next_status(canary, comparison.canary, comparison.others, now, settled=settled)
+    following = next_status(canary, comparison.canary, comparison.others, now, hindrance)
     if following.outcome is CanaryOutcome.PROGRESSING and following.since and comparison.silent:
         return msgspec.structs.replace(
             following, message=f"{following.message}; not measured: {_named(comparison.silent)}"

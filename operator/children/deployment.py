@@ -64,9 +64,10 @@ def deployment(model: InferenceModel, settings: PodSettings, running: Manifest |
 
 
 def _template(model: InferenceModel, settings: PodSettings, running: Manifest | None) -> dict[str, Any]:
-    used = {claim_and_path(version.uri)[0] for version in model.spec.versions} | _written_claims(model)
+    used = {claim_and_path(version.uri)[0] for version in model.served_versions} | _written_claims(model)
     mounted = _mounted_claims(running)
-    if used < mounted:
+    withdrawn = {claim_and_path(version.uri)[0] for version in model.spec.versions} - used
+    if used < mounted and not withdrawn:  # of a claim that cannot be used pods are to be rid
         kept = _pod_template(model, mounted, settings)
         if template_digest_of(kept) == template_digest_of(at(running, "spec", "template")):
             return kept

@@ -40,7 +40,7 @@ def _served_versions(model: InferenceModel) -> tuple[ServedVersion, ...]:
     weights, labels = model.weights, version_labels(model.spec)
     return tuple(
         _served(version, weights[version.version_id], labels[version.version_id])
-        for version in model.spec.versions
+        for version in model.served_versions
     )
 
 

@@ -11,7 +11,7 @@ from mcp2026.api.conditions import Reason
 from mcp2026.api.lifecycle import ExitCodeReported
 from mcp2026.api.stopping import ENDED_SERVERS_KEPT, EndedServer
 from mcp2026.operator.manifests import Manifest
-from mcp2026.operator.observed import at, is_scheduled, staying
+from mcp2026.operator.observed import at, has_run, is_scheduled, staying
 from mcp2026.operator.rollout import pod_blocked
 
 CONTAINER = "runtime"
@@ -159,11 +159,7 @@ def _ended(pod: Manifest) -> EndedServer | None:
 
 
 def _may_report(pod: Manifest) -> bool:
-    if not is_scheduled(pod):
-        return False
-    container = _container(pod)
-    has_run = at(container, "state", "running") or at(container, "lastState", "terminated")
-    return bool(has_run or at(container, "state", "terminated")) or pod_blocked(pod) is None
+    return is_scheduled(pod) and (has_run(pod) or pod_blocked(pod) is None)
 
 
 def _container(pod: Manifest) -> dict[str, Any]:

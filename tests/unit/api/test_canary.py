@@ -11,11 +11,13 @@ from mcp2026.api.canary import (
     Canary,
     CanaryOutcome,
     CanaryStatus,
+    Hindrance,
     Measured,
     RollbackRule,
     check_canary,
     effective_weights,
     next_status,
+    seconds_until_given_up,
     status_of,
 )
 from mcp2026.api.errors import InvalidResourceError
@@ -24,6 +26,9 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 PLAN = Canary("v2", steps=(5, 50, 100), step_seconds=60)
 FINE = Measured(200, 0, 10.0)
 STABLE = Measured(2_000, 0, 10.0)
+NOT_LIVE = Hindrance("revision 2 is live on 1 of 2 pods")
+REFUSED_BY_A_POD = Hindrance("pod a serves revision 1: no file", refused=True)
+NO_NODE = Hindrance("pod a: no node has room", counts=False)
 
 
 def after(seconds: float) -> datetime:
@@ -35,10 +40,10 @@ def begun(step: int = 0) -> CanaryStatus:
 
 
 def test_the_clock_of_a_step_starts_when_its_weights_are_live_everywhere() -> None:
-    waiting = next_status(CanaryStatus(PLAN), FINE, STABLE, after(1_000), settled=False)
+    waiting = next_status(CanaryStatus(PLAN), FINE, STABLE, after(1_000), NOT_LIVE)
     assert (waiting.step, waiting.since) == (0, "")
     assert "not live on every pod" in waiting.message
-    started = next_status(waiting, Measured(), STABLE, after(2_000), settled=True)
+    started = next_status(waiting, Measured(), STABLE, after(2_000), None)
     assert (started.step, started.since) == (0, "2026-06-01T12:33:20Z")
 
 
@@ -52,7 +57,7 @@ def test_a_good_canary_takes_every_step_and_is_promoted() -> None:
         if status.outcome is not CanaryOutcome.PROGRESSING:
             break
         seen.append(status.weight)
-        status = next_status(status, FINE, STABLE, after(now), settled=True)
+        status = next_status(status, FINE, STABLE, after(now), None)
         now += 30
     assert status.outcome is CanaryOutcome.PROMOTED
     assert list(dict.fromkeys(seen)) == [5, 50, 100]
@@ -63,23 +68,21 @@ def test_a_good_canary_takes_every_step_and_is_promoted() -> None:
     ("seconds", "step"), [(0, 0), (59.9, 0), (60, 1)], ids=["at once", "a moment early", "in time"]
 )
 def test_a_step_lasts_its_time(seconds: float, step: int) -> None:
-    assert next_status(begun(), FINE, STABLE, after(seconds), settled=True).step == step
+    assert next_status(begun(), FINE, STABLE, after(seconds), None).step == step
 
 
 def test_without_its_minimum_of_requests_a_step_stays_and_says_so() -> None:
-    status = next_status(begun(), Measured(99, 99, 500.0), STABLE, after(10_000), settled=True)
+    status = next_status(begun(), Measured(99, 99, 500.0), STABLE, after(10_000), None)
     assert (status.step, status.outcome) == (0, CanaryOutcome.PROGRESSING)
     assert status.message == "waits for 100 requests to judge 5 percent by; 90 percent of them were seen"
 
 
 def test_a_message_changes_ten_times_at_most_while_requests_come_in_and_not_with_the_clock() -> None:
     counting = {
-        next_status(begun(), Measured(seen), STABLE, after(seen), settled=True).message for seen in range(100)
+        next_status(begun(), Measured(seen), STABLE, after(seen), None).message for seen in range(100)
     }
     assert len(counting) == 10
-    waiting = {
-        next_status(begun(), FINE, STABLE, after(seconds), settled=True).message for seconds in range(60)
-    }
+    waiting = {next_status(begun(), FINE, STABLE, after(seconds), None).message for seconds in range(60)}
     assert waiting == {"5 percent until 2026-06-01T12:01:00Z at least"}
 
 
@@ -102,17 +105,17 @@ HOLDS = [
 def test_a_broken_rule_rolls_back_at_once_and_for_good(
     canary: Measured, others: Measured, words: str
 ) -> None:
-    status = next_status(begun(1), canary, others, after(1), settled=True)
+    status = next_status(begun(1), canary, others, after(1), None)
     assert status.outcome is CanaryOutcome.ROLLED_BACK
     assert words in status.message
     assert status.weight == 0
-    assert next_status(status, FINE, STABLE, after(10_000), settled=True) == status
+    assert next_status(status, FINE, STABLE, after(10_000), None) == status
     assert status_of(PLAN, status) == status
 
 
 @pytest.mark.parametrize(("canary", "others"), [row[1:] for row in HOLDS], ids=[row[0] for row in HOLDS])
 def test_what_is_allowed_goes_on(canary: Measured, others: Measured) -> None:
-    assert next_status(begun(), canary, others, after(60), settled=True).step == 1
+    assert next_status(begun(), canary, others, after(60), None).step == 1
 
 
 def test_another_plan_begins_anew_and_no_plan_has_no_status() -> None:
@@ -179,3 +182,54 @@ def test_a_plan_that_cannot_be_followed_is_refused(
     with pytest.raises(InvalidResourceError) as refused:
         check_canary(canary, versions)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("hindrance", "seconds"), [(REFUSED_BY_A_POD, 30), (NOT_LIVE, 600)], ids=["refused", "not live"]
+)
+@pytest.mark.parametrize("status", [CanaryStatus(PLAN), begun(1)], ids=["before a step", "in a step"])
+def test_what_pods_cannot_serve_is_withdrawn_when_its_time_is_over(
+    status: CanaryStatus, hindrance: Hindrance, seconds: int
+) -> None:
+    waiting = next_status(status, Measured(), STABLE, NOON, hindrance)
+    assert waiting.unsettled_since == "2026-06-01T12:00:00Z"
+    assert seconds_until_given_up(waiting, hindrance, after(10)) == seconds - 10
+    still = next_status(waiting, Measured(), STABLE, after(seconds - 1), hindrance)
+    assert still.outcome is CanaryOutcome.PROGRESSING
+    over = next_status(still, Measured(), STABLE, after(seconds), hindrance)
+    assert (over.outcome, over.withdrawn, over.weight) == (CanaryOutcome.ROLLED_BACK, True, 0)
+    assert over.message == (
+        f"{status.weight} percent were not live on every pod within {seconds} s: {hindrance.message}"
+    )
+    assert next_status(over, FINE, STABLE, after(9_999), None) == over
+    assert seconds_until_given_up(over, hindrance, NOON) is None
+
+
+def test_a_refusal_that_comes_late_is_not_waited_for_again() -> None:
+    waiting = next_status(CanaryStatus(PLAN), Measured(), STABLE, NOON, NOT_LIVE)
+    assert next_status(waiting, Measured(), STABLE, after(31), REFUSED_BY_A_POD).withdrawn
+
+
+@pytest.mark.parametrize("between", [None, NO_NODE], ids=["it was live", "a pod had no node"])
+def test_the_time_begins_anew_after_what_is_not_the_canarys_fault(between: Hindrance | None) -> None:
+    waiting = next_status(CanaryStatus(PLAN), Measured(), STABLE, NOON, NOT_LIVE)
+    cleared = next_status(waiting, Measured(), STABLE, after(500), between)
+    assert cleared.unsettled_since == ""
+    again = next_status(cleared, Measured(), STABLE, after(601), NOT_LIVE)
+    assert again.outcome is CanaryOutcome.PROGRESSING
+    assert again.unsettled_since == "2026-06-01T12:10:01Z"
+
+
+def test_a_step_does_not_end_while_a_pod_cannot_serve_it() -> None:
+    held = next_status(begun(1), FINE, STABLE, after(61), NOT_LIVE)
+    assert (held.step, held.message) == (1, "the weights are not live on every pod any more")
+    assert next_status(held, FINE, STABLE, after(90), None).step == 2
+
+
+def test_a_broken_rule_counts_while_a_pod_cannot_serve_it() -> None:
+    broken = next_status(begun(1), Measured(200, 100, 10.0), STABLE, after(1), NOT_LIVE)
+    assert (broken.outcome, broken.withdrawn) == (CanaryOutcome.ROLLED_BACK, False)
+
+
+def test_pods_without_a_node_hold_no_canary_up_for_ever() -> None:
+    assert next_status(begun(1), FINE, STABLE, after(60), NO_NODE).step == 2
