@@ -68,6 +68,8 @@ class Vitals:
     heat. `uncorrected_ecc_errors` counts since the driver was loaded. `pending_repair` names what needs a
     reset, or a new board: row remapping or page retirement that is pending or failed. `temperature` is in °C,
     memory in MiB, `busy` in percent. `recovery_action` says what the driver advises; empty if nothing.
+    `fabric_failure` says that the GPU is not part of the NVSwitches' fabric, so that no program can use it:
+    the fabric manager of the node has to be looked at.
     """
 
     failure: str = ""
@@ -79,6 +81,7 @@ class Vitals:
     memory_used_mib: int | None = None
     busy: int | None = None
     recovery_action: str = ""
+    fabric_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

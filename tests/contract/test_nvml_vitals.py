@@ -95,6 +95,30 @@ def test_a_repair_that_waits_for_a_reset_is_told(
     assert says in driver.vitals(uuids[2]).pending_repair
 
 
+@pytest.mark.parametrize(
+    ("state", "status", "says"),
+    [
+        pytest.param(0, 0, "", id="a GPU that needs no fabric"),
+        pytest.param(1, 0, "has not joined", id="the fabric manager does not run"),
+        pytest.param(2, 0, "has not joined", id="joining"),
+        pytest.param(3, 0, "", id="joined"),
+        pytest.param(3, 999, "could not join the NVSwitch fabric (NVML error 999)", id="joining failed"),
+        pytest.param(77, 0, "", id="a state that does not exist"),
+    ],
+)
+def test_a_gpu_that_is_not_part_of_the_fabric_is_told(
+    state: int, status: int, says: str, fake: Fake, driver_of: Start
+) -> None:
+    nvml = fake("hgx-h100-8gpu")
+    driver, uuids = opened(nvml, driver_of)
+    assert driver.vitals(uuids[6]).fabric_failure == ""
+    nvml.set_fact(6, "fabric_state", state)
+    nvml.set_fact(6, "fabric_status", status)
+    failure = driver.vitals(uuids[6]).fabric_failure
+    assert says in failure
+    assert bool(says) == bool(failure)
+
+
 def test_the_action_that_the_driver_advises_is_told(fake: Fake, driver_of: Start) -> None:
     nvml = fake(A100)
     driver, uuids = opened(nvml, driver_of)

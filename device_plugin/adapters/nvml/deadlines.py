@@ -92,7 +92,7 @@ class DeadlineCaller:
         self._lock = threading.Lock()
         self._tasks: SimpleQueue[_Task | None] | None = None
         self._hanging: dict[str, _Task] = {}
-        self._closing: Callable[[], object] | None = None
+        self._closing: _Task | None = None
 
     def call(
         self, subject: str, work: Callable[[], _Result], timeout_s: float, at: Callable[[], str] = str
@@ -104,18 +104,17 @@ class DeadlineCaller:
             TooManyHangingError: `MOST_ABANDONED` threads hang.
 
         """
+        task = _Task(subject, work, at)
         with self._lock:
             earlier = self._hanging.get(subject)
             if earlier is not None:
                 raise earlier.hanging()
             if self._abandoned.count >= self._abandoned.most:
                 raise TooManyHangingError(self._abandoned.most)
-            if self._tasks is None:
-                self._tasks = self._start_thread()
-            task = _Task(subject, work, at)
-            self._tasks.put(task)
+            tasks = self._running_thread()
+            tasks.put(task)
         if not task.done.wait(timeout_s):
-            self._abandon(task)
+            self._abandon(task, tasks)
         result: _Result = task.outcome()
         return result
 
@@ -124,50 +123,52 @@ class DeadlineCaller:
 
         While calls hang, `last` is left to the thread that returns last.
         """
+        task = _Task("", last, str)
         with self._lock:
             if self._hanging:
-                self._closing = last
-                last = _nothing
-            task = _Task("", last, str)
-            tasks = self._tasks if self._tasks is not None else self._start_thread()
-            self._tasks = None
-            tasks.put(task)
-            tasks.put(None)
+                self._closing = task
+                task.done.set()
+                if self._tasks is None:
+                    return
+            else:
+                self._running_thread().put(task)
+            self._end_thread()
         task.done.wait(timeout_s)
 
-    def _start_thread(self) -> SimpleQueue[_Task | None]:
-        tasks: SimpleQueue[_Task | None] = SimpleQueue()
-        threading.Thread(target=self._work_off, args=(tasks,), name=self._name, daemon=True).start()
-        return tasks
+    def _running_thread(self) -> "SimpleQueue[_Task | None]":
+        if self._tasks is None:
+            self._tasks = SimpleQueue()
+            threading.Thread(target=self._work_off, args=(self._tasks,), name=self._name, daemon=True).start()
+        return self._tasks
 
-    def _work_off(self, tasks: SimpleQueue[_Task | None]) -> None:
+    def _end_thread(self) -> None:
+        if self._tasks is not None:
+            self._tasks.put(None)
+            self._tasks = None
+
+    def _work_off(self, tasks: "SimpleQueue[_Task | None]") -> None:
         while (task := tasks.get()) is not None:
             task.run()
-            with self._lock:
-                task.done.set()
-                if self._hanging.get(task.subject) is task:
-                    break
-        else:
-            return
-        self._came_back(task)
+            self._finish(task)
 
-    def _abandon(self, task: _Task) -> None:
+    def _finish(self, task: _Task) -> None:
         with self._lock:
-            if task.done.is_set():  # it returned at the last moment
+            task.done.set()
+            if self._hanging.get(task.subject) is not task:
                 return
-            self._hanging[task.subject] = task
-            self._tasks = None
-            self._abandoned.add(1)
-            raise task.hanging()
-
-    def _came_back(self, task: _Task) -> None:
-        with self._lock:
             del self._hanging[task.subject]
             self._abandoned.add(-1)
             last = None if self._hanging else self._closing
         if last is not None:
-            _Task("", last, str).run()
+            last.run()
 
-
-def _nothing() -> None:
-    """Do nothing."""
+    def _abandon(self, task: _Task, tasks: "SimpleQueue[_Task | None]") -> None:
+        """Give the thread up, so that it ends when the call returns; raise, unless it just did."""
+        with self._lock:
+            if task.done.is_set():
+                return
+            self._hanging[task.subject] = task
+            self._abandoned.add(1)
+            if self._tasks is tasks:
+                self._end_thread()
+            raise task.hanging()

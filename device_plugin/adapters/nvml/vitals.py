@@ -1,5 +1,6 @@
 """How is a GPU now? About ten calls, and one for each link that ought to be up."""
 
+import ctypes
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,6 +57,7 @@ def read_vitals(calls: Calls, handle: Any, expected_links: Iterable[int]) -> Vit
         memory_used_mib=number_between(memory, 0, MOST_MEMORY_MIB),
         busy=number_between(rates.gpu, 0, 100) if rates is not None else None,
         recovery_action=_recovery_action(calls, handle),
+        fabric_failure=_fabric_failure(calls, handle),
     )
 
 
@@ -94,3 +96,15 @@ def _recovery_action(calls: Calls, handle: Any) -> str:
     if values is None or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
         return ""
     return RECOVERY_ACTIONS.get(values[0].value.uiVal, "")
+
+
+def _fabric_failure(calls: Calls, handle: Any) -> str:
+    """Return why the GPU, though its links are up, is not part of the NVSwitches' fabric; since Hopper."""
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    if calls.fact(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
+        return ""
+    if info.state in (pynvml.NVML_GPU_FABRIC_STATE_NOT_STARTED, pynvml.NVML_GPU_FABRIC_STATE_IN_PROGRESS):
+        return "it has not joined the NVSwitch fabric"
+    if info.state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED and info.status != pynvml.NVML_SUCCESS:
+        return f"it could not join the NVSwitch fabric (NVML error {info.status})"
+    return ""

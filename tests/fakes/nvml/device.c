@@ -7,6 +7,9 @@
 #include <string.h>
 
 #define AMPERE 7
+#define HOPPER 9
+#define FABRIC_COMPLETED 3
+#define REMOTE_SWITCH 2
 #define MAX_PROCESSES 512
 #define FIELD_RECOVERY_ACTION 230
 
@@ -30,10 +33,13 @@ typedef struct {
 } nvmlUtilization_t;
 
 typedef struct {
-    unsigned int pid;
-    u64 memory;
-    unsigned int gi, ci;
-} nvmlProcessInfo_t;
+    unsigned int version;
+    unsigned char cluster[16];
+    nvmlReturn_t status;
+    unsigned int clique;
+    unsigned char state;
+    unsigned int health;
+} nvmlGpuFabricInfoV_t;
 
 typedef struct {
     unsigned int field, scope;
@@ -209,6 +215,20 @@ API nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int
     return SUCCESS;
 }
 
+/* The fabric of NVSwitches, which GPUs join since Hopper. */
+API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *info) {
+    ENTER_DEVICE(device);
+    const struct gpu *gpu = &gpus[device->gpu];
+    int switched = gpu->links[0].exists && gpu->links[0].remote_type == REMOTE_SWITCH;
+    if (!info || info->version != (sizeof *info | 2u << 24)) return ARGUMENT_VERSION_MISMATCH;
+    if (gpu->architecture < HOPPER || gpu->architecture == ~0u) return NOT_SUPPORTED;
+    unsigned int state;
+    give_number(__func__, device->gpu, &state, fact(device->gpu, "fabric_state", switched ? FABRIC_COMPLETED : 0));
+    info->state = (unsigned char)state;
+    info->status = (nvmlReturn_t)fact(device->gpu, "fabric_status", SUCCESS);
+    return SUCCESS;
+}
+
 /* ---- how it is ---- */
 
 static u64 used_mib(nvmlDevice_t device) {
@@ -313,63 +333,4 @@ API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFi
         give_number(__func__, device->gpu, &values[i].value.number, fact(device->gpu, "recovery_action", 0));
     }
     return SUCCESS;
-}
-
-/* ---- who uses it ---- */
-
-static nvmlReturn_t give_processes(const char *function, nvmlDevice_t device, int mps, unsigned int *count,
-                                   nvmlProcessInfo_t *out) {
-    struct process all[MAX_PROCESSES];
-    unsigned int total = processes(device->gpu, all, MAX_PROCESSES), found = 0;
-    if (!count) return INVALID_ARGUMENT;
-    u64 nonsense;
-    if (garbage(function, device->gpu, &nonsense, NULL, 0)) {
-        nvmlReturn_t answer = out ? SUCCESS : INSUFFICIENT_SIZE;
-        *count = (unsigned int)nonsense;
-        return answer;
-    }
-    for (unsigned int i = 0; i < total; i++) {
-        if (all[i].mps != mps || (device->gi != WHOLE && all[i].gi != device->gi)) continue;
-        if (out && found < *count) {
-            u64 memory = all[i].memory_mib == ~0ull ? ~0ull : all[i].memory_mib << 20;
-            out[found] = (nvmlProcessInfo_t){all[i].pid, memory, all[i].gi, all[i].ci};
-        }
-        found++;
-    }
-    nvmlReturn_t result = found == 0 || (out && found <= *count) ? SUCCESS : INSUFFICIENT_SIZE;
-    *count = found;
-    return result;
-}
-
-API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                         nvmlProcessInfo_t *out) {
-    ENTER_ANY(device);
-    return give_processes(__func__, device, 0, count, out);
-}
-
-API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
-                                                         nvmlProcessInfo_t *out) {
-    ENTER_ANY(device);
-    return give_processes(__func__, device, 0, count, out);
-}
-
-API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                            nvmlProcessInfo_t *out) {
-    ENTER_ANY(device);
-    return give_processes(__func__, device, 1, count, out);
-}
-
-API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode) {
-    ENTER_DEVICE(device);
-    int kept = begin_state()->compute_mode[device->gpu];
-    end_state(0);
-    return give_number(__func__, device->gpu, mode, (u64)kept);
-}
-
-API nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned int mode) {
-    ENTER_DEVICE(device);
-    if (mode > 3) return INVALID_ARGUMENT;
-    if (mode == 1) return NOT_SUPPORTED; /* one thread alone: gone from drivers since CUDA 8 */
-    begin_state()->compute_mode[device->gpu] = (int)mode;
-    return end_state(1);
 }
