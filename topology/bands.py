@@ -101,8 +101,10 @@ class GraphBands:
 
     def __init__(self, graph: AffinityGraph) -> None:
         self.graph = graph
-        numa_nodes = sorted({node for node in graph.numa if node is not None})
-        self._numa = [0 if node is None else 1 + numa_nodes.index(node) for node in graph.numa]
+        self._numa = tuple(
+            mask_of(place for place, its in enumerate(graph.numa) if its == node)
+            for node in dict.fromkeys(graph.numa)
+        )
         self.degraded = mask_of(graph.degraded)
         self.twins = _twin_classes(graph)
         self._capacities: dict[DemandMix, FutureCapacity] = {}
@@ -120,7 +122,7 @@ class GraphBands:
 
     def numa_nodes(self, members: int) -> int:
         """Return how many NUMA nodes `members` span, the unknown one among them."""
-        return len({self._numa[place] for place in positions_of(members)})
+        return sum(1 for node in self._numa if node & members)
 
     def split_nvlink(self, members: int, left: int) -> int:
         """Return the NVLink bandwidth between `members` and `left`."""
@@ -179,7 +181,8 @@ def _twin_classes(graph: AffinityGraph) -> tuple[tuple[int, ...], ...]:
 
 
 def _are_twins(graph: AffinityGraph, a: int, b: int) -> bool:
-    if graph.numa[a] != graph.numa[b]:
+    alone = graph.numa.count(graph.numa[a]) == graph.numa.count(graph.numa[b]) == 1
+    if graph.numa[a] != graph.numa[b] and not alone:
         return False
     return all(
         matrix[a][:a] + matrix[a][a + 1 : b] + matrix[a][b + 1 :]

@@ -125,10 +125,10 @@ def _best_of_list(
     taken = [_taken(bands, members, classes) for members in equals]
     if len(taken) == 1:
         return taken[0]
-    neighbours = circumstances.neighbours(len(bands.graph))
+    tenants = circumstances.tenants
     capacity = bands.capacity(circumstances.mix)
     lower_bands: tuple[Callable[[int], int], ...] = (
-        lambda members: -sum(neighbours[place] for place in positions_of(members)),
+        lambda members: -sum(tenants[place] for place in positions_of(members)) if tenants else 0,
         lambda members: -bands.numa_nodes(members),
         lambda members: capacity.of(request.free & ~members),
         lambda members: -bands.split_nvlink(members, request.free & ~members),

@@ -113,6 +113,11 @@ def test_twins_are_those_whose_exchange_changes_nothing() -> None:
     assert twins("hgx-b200-8gpu-one-off-fabric") == ((0, 1, 3), (2,), (4, 5, 6, 7))
 
 
+def test_gpus_that_are_each_alone_in_a_numa_node_are_twins_too() -> None:
+    matrix = tuple(tuple(10 if a != b else 0 for b in range(16)) for a in range(16))
+    assert bands_of(AffinityGraph(matrix, matrix, matrix, tuple(range(16)))).twins == (tuple(range(16)),)
+
+
 @pytest.mark.parametrize(
     ("classes", "size"), [((8, 8), 8), ((1,) * 16, 8), ((2, 2, 2), 3), ((3,), 4), ((), 0)]
 )
