@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from bench.commands import comparing, own_server, peers, placement
+from bench.commands import comparing, own_server, peers, placement, plugin_footprint
 from bench.errors import BenchError
 from tools.cluster.errors import ClusterError
 
@@ -21,6 +21,7 @@ def parser() -> argparse.ArgumentParser:
     own_server.add_commands(commands)
     peers.add_commands(commands)
     placement.add_commands(commands)
+    plugin_footprint.add_commands(commands)
     return root
 
 

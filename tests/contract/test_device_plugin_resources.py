@@ -10,7 +10,7 @@ import pytest
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
 from tests.fakes.kubelet import Endpoint, FakeKubelet
 from tests.fakes.nvml import FakeNvml
-from tests.fakes.plugin_process import PAIRS, StartPlugin, allocate, preferred
+from tests.fakes.plugin_process import PAIRS, TOPOLOGIES, StartPlugin, allocate, preferred
 from tests.loopback import http_get
 
 pytest_plugins = ["tests.fakes.plugin_fixtures"]
@@ -222,6 +222,29 @@ def test_a_second_plugin_on_the_node_is_refused_whatever_its_resources_are_calle
     assert len(kubelet.endpoints) == 1
     assert first.process.poll() is None
     assert not endpoint.ended
+
+
+LARGEST_RESIDENT_KIB = 80 * 1024
+
+
+def test_as_many_devices_as_100_gpus_by_4_shares_take_less_than_80_mib(
+    kubelet: FakeKubelet,
+    tmp_path: Path,
+    nvml_library: Path,
+    start_plugin: StartPlugin,
+    configuration: Path,
+) -> None:
+    write(configuration, "sharing: {mode: TimeSlice, replicas: 25}\n")
+    nvml = FakeNvml(tmp_path / "driver", TOPOLOGIES / "dgx-2-16xv100.yaml", library=nvml_library)
+    plugin = start_plugin(nvml, f"--config={configuration}")
+    shared = registered(kubelet, "gpu-shared")
+    devices = list(shared.lists[0])
+    assert len(devices) == 400
+    for size in (1, 4, 16):
+        allocate(shared, preferred(shared, devices, size))
+    status = Path(f"/proc/{plugin.process.pid}/status").read_text()
+    (resident,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")]
+    assert resident < LARGEST_RESIDENT_KIB
 
 
 def test_a_full_list_of_shares_goes_in_one_message(

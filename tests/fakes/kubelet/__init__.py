@@ -53,12 +53,12 @@ class FakeKubelet(service.RegistrationServicer, pod_resources_service.PodResourc
         for path in self.directory.iterdir():
             path.unlink()
         registration = grpc.server(ThreadPoolExecutor(8))
-        service.add_RegistrationServicer_to_server(self, registration)
+        service.add_RegistrationServicer_to_server(self, registration)  # type: ignore[no-untyped-call]  # untyped
         self._listen(registration, self.directory / "kubelet.sock")
         if with_pod_resources:
             self.pod_resources_directory.mkdir(parents=True, exist_ok=True)
             lister = grpc.server(ThreadPoolExecutor(2))
-            pod_resources_service.add_PodResourcesListerServicer_to_server(self, lister)
+            pod_resources_service.add_PodResourcesListerServicer_to_server(self, lister)  # type: ignore[no-untyped-call]  # untyped
             self._listen(lister, self.pod_resources_directory / "kubelet.sock")
 
     def _listen(self, server: grpc.Server, path: Path) -> None:
@@ -91,7 +91,7 @@ class FakeKubelet(service.RegistrationServicer, pod_resources_service.PodResourc
             grpc.channel_ready_future(channel).result(timeout=10)
         except grpc.FutureTimeoutError:
             context.abort(grpc.StatusCode.UNKNOWN, f"failed to dial device plugin: {request.endpoint}")
-        plugin = service.DevicePluginStub(channel)
+        plugin = service.DevicePluginStub(channel)  # type: ignore[no-untyped-call]  # untyped
         options = plugin.GetDevicePluginOptions(contract.Empty(), timeout=10)
         endpoint = Endpoint(request, options, plugin, channel)
         with self.changed:
