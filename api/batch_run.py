@@ -5,14 +5,12 @@ from typing import Annotated, Final
 import msgspec
 
 from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.sources import BUCKET, CLAIM, URL
 
-_CLAIM: Final = r"pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[A-Za-z0-9._@+=-]+)+"
-_BUCKET: Final = r"s3://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[!-.0-9:->@-~]+)+"
-_URL: Final = r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?/[!-.0-9:->@-~/]+"
 _SUFFIX: Final = r"[.](npy|npz|jsonl|parquet)"
-INPUT_PATTERN: Final = rf"^(({_CLAIM}|{_BUCKET}){_SUFFIX}|{_URL}{_SUFFIX}([?][!-~]*)?)$"
-OUTPUT_PATTERN: Final = rf"^({_CLAIM}|{_BUCKET}){_SUFFIX}$"
-ARCHIVE_PATTERN: Final = rf"^({_CLAIM}|{_BUCKET})$"
+INPUT_PATTERN: Final = rf"^(({CLAIM}|{BUCKET}){_SUFFIX}|{URL}{_SUFFIX}([?][!-~]*)?)$"
+OUTPUT_PATTERN: Final = rf"^({CLAIM}|{BUCKET}){_SUFFIX}$"
+ARCHIVE_PATTERN: Final = rf"^({CLAIM}|{BUCKET})$"
 INPUT_TEXT: Final = (
     "pvc://<claim>/<path>, s3://<bucket>/<key> or https://, ending in .npy, .npz, .jsonl or .parquet"
 )

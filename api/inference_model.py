@@ -18,19 +18,19 @@ from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.api.quality_of_service import QualityOfService, check_quality_of_service
 from mcp2026.api.schema_errors import explain
 from mcp2026.api.serving import Batching
+from mcp2026.api.sources import MODEL_PATTERN, MODEL_TEXT, is_remote
 from mcp2026.api.stopping import EndedServer, LogArchive, check_log_archive
 
 NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 NAME_MAX_LENGTH: Final = 50
 """Children and pods add up to 13 characters, and a Service's name and a label's value hold 63."""
 VERSION_ID_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-URI_PATTERN: Final = r"^pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[A-Za-z0-9._@+=-]+)+$"
 SHA256_PATTERN: Final = r"^[0-9a-f]{64}$"
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]{1,3})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 
 BATCH_ALONE: Final = (
     "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone; no qos, canary, "
-    "allowIncompatible, stopped or logArchive"
+    "allowIncompatible, stopped, logArchive or credentialsSecret; a version on a claim"
 )
 """What the API server says as well."""
 
@@ -45,10 +45,9 @@ VersionId = Annotated[
 ModelUri = Annotated[
     str,
     msgspec.Meta(
-        pattern=URI_PATTERN,
+        pattern=MODEL_PATTERN,
         max_length=1024,
-        description="pvc://<claim>/<path>, the path of letters, digits and . _ @ + = - "
-        "without . or .. as a segment",
+        description=MODEL_TEXT,
     ),
 ]
 Sha256 = Annotated[
@@ -74,7 +73,8 @@ class ModelVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 
     version_id: VersionId
     uri: ModelUri
-    """``pvc://<claim>/<path>``: a file on a PersistentVolumeClaim of the model's namespace."""
+    """``pvc://<claim>/<path>``: a file on a PersistentVolumeClaim of the model's namespace. Else the pods
+    fetch it, which needs `sha256`."""
     weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
     """Percent."""
     format: Literal["ONNX", "IR"] = "ONNX"
@@ -123,6 +123,18 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
     """Serve versions though their inputs or outputs differ from those of the version that is served."""
     batching: Batching = Batching()
     qos: QualityOfService = QualityOfService()
+    credentials_secret: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+                max_length=253,
+                description="the name of a Secret of the same namespace",
+            ),
+        ]
+        | None
+    ) = None
+    """With mode Serve: its keys become environment of the servers, for versions that are fetched."""
     gpu: Gpu = Gpu()
     resources: Resources = Resources()
     priority_class_name: PriorityClassName | None = None
@@ -285,7 +297,14 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
     if total != 100:
         raise InvalidResourceError("spec.versions", f"the weights sum to {total}", "weights that sum to 100")
     for position, version in enumerate(spec.versions):
-        if {".", ".."} & set(version.uri.split("/")):
+        if is_remote(version.uri):
+            if version.sha256 is None:
+                raise InvalidResourceError(
+                    f"spec.versions[{position}].sha256",
+                    f"is not given, and {version.uri.partition('?')[0]!r} is fetched",
+                    "the digest of the file, wherever it is not pvc://",
+                )
+        elif {".", ".."} & set(version.uri.split("/")):
             raise InvalidResourceError(
                 f"spec.versions[{position}].uri",
                 f"{version.uri!r} has . or .. as a segment",
@@ -309,6 +328,13 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
         raise InvalidResourceError("spec.dependsOn", "a name is repeated", "each name once")
     if spec.log_archive is not None:
         check_log_archive(spec.log_archive)
+        secrets = {spec.credentials_secret, spec.log_archive.credentials_secret} - {None}
+        if len(secrets) > 1:
+            raise InvalidResourceError(
+                "spec.logArchive.credentialsSecret",
+                "is another one than spec.credentialsSecret",
+                "one Secret for both: its keys become environment of the servers",
+            )
     _check_mode(spec)
 
 
@@ -340,6 +366,8 @@ def _check_mode(spec: InferenceModelSpec) -> None:
         "qos": spec.qos == QualityOfService(),
         "stopped": not spec.stopped,
         "logArchive": spec.log_archive is None,
+        "credentialsSecret": spec.credentials_secret is None,
+        "versions[0].uri": not is_remote(spec.versions[0].uri),
     }
     for field, fits in without_effect.items():
         if not fits:

@@ -104,7 +104,9 @@ class Execution(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     """A batch is filled up with zero rows to the next of these sizes; growing. Empty: never."""
     max_rows: Annotated[int, msgspec.Meta(ge=0, le=4_096)] | None = None
     """Replaces `batching.maxBatchSize`, for repositories of other servers; 0: requests never share a run."""
-    warm_up: Annotated[tuple[WarmUpSample, ...], msgspec.Meta(max_length=64)] = ()
+    warm_up: Annotated[tuple[WarmUpSample, ...], msgspec.Meta(max_length=64)] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
     """Run by each version before it serves, after the sizes that batches will have."""
 
 

@@ -11,6 +11,7 @@ import onnxruntime
 
 from mcp2026.api.serving import ServedVersion
 from mcp2026.cli.errors import CommandError
+from mcp2026.cli.model_cache import file_here
 from mcp2026.cli.pod_process import LOOPBACK
 from mcp2026.runtime.model.ir.reading import is_ir_file
 from mcp2026.runtime.model.sessions import open_model
@@ -47,7 +48,7 @@ class Agreement:
 
 def check_inference(port: int, version: ServedVersion) -> Agreement:
     """Send one deterministic request for `version` to the server on `port` and compare all its outputs."""
-    session = reference_session(version.path)
+    session = reference_session(file_here(version))
     sample = sample_input(session)
     answered = infer(port, version.version_id, sample, [output.name for output in session.get_outputs()])
     reference = [

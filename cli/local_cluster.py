@@ -15,6 +15,7 @@ from typing import Any
 from mcp2026.api.inference_model import InferenceModel
 from mcp2026.api.names import POD_NAME_VARIABLE, SERVING_CONFIG_KEY
 from mcp2026.api.serving import ServingConfig
+from mcp2026.api.sources import is_remote
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.local_looks import LocalLooks
 from mcp2026.cli.pod_process import (
@@ -181,7 +182,7 @@ class LocalCluster:
 
 def _check_files(config: ServingConfig) -> None:
     for version in config.versions:
-        if not Path(version.path).is_file():
+        if not is_remote(version.path) and not Path(version.path).is_file():
             raise CommandError(
                 f"version {version.version_id}: no file {version.path}; "
                 "sample models: python -m tools.models resnet50 --output ./models"

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from mcp2026.api.names import LIVE_REVISION_ANNOTATION, SERVING_CONFIG_KEY
+from mcp2026.api.names import LIVE_REVISION_ANNOTATION, MODEL_CACHE_VOLUME, SERVING_CONFIG_KEY
 from mcp2026.api.serving import ServingConfig, decode_serving_config, encode_serving_config
 from mcp2026.cli.errors import CommandError
+from mcp2026.cli.model_cache import user_cache
 from mcp2026.operator.manifests import Manifest
 
 LOOPBACK = "127.0.0.1"
@@ -48,6 +49,8 @@ def mounts(deployment: Manifest, config_folder: Path, claims: Mapping[str, Path]
         volume = volumes[mount["name"]]
         if "configMap" in volume:
             folders[mount["mountPath"]] = config_folder
+        elif volume["name"] == MODEL_CACHE_VOLUME:
+            folders[mount["mountPath"]] = user_cache()
         elif claim := volume.get("persistentVolumeClaim", {}).get("claimName"):
             if claim not in claims:
                 raise CommandError(

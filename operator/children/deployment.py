@@ -11,6 +11,7 @@ from mcp2026.api.inference_model import InferenceModel, claim_and_path
 from mcp2026.api.names import (
     GRPC_PORT,
     MANIFEST_DIGEST_ANNOTATION,
+    MODEL_CACHE_VOLUME,
     MODEL_LABEL,
     MODELS_DIRECTORY,
     REST_PORT,
@@ -29,6 +30,14 @@ from mcp2026.operator.children.pod import (
     read_only,
     resources,
 )
+from mcp2026.operator.children.sources import (
+    are_fetched,
+    cache_arguments,
+    cache_mount,
+    cache_volume,
+    claims_of,
+    source_environment,
+)
 from mcp2026.operator.manifests import Manifest, with_digest
 from mcp2026.operator.observed import at
 from mcp2026.operator.settings import PodSettings
@@ -36,6 +45,8 @@ from mcp2026.operator.settings import PodSettings
 _STARTUP_SECONDS = 600
 """How long a model may take to load before its pod is restarted."""
 _CLAIM_VOLUMES = "models-"
+_CACHE = "/"
+"""Stands among the claims for the cache of what is fetched. No claim has this name."""
 ENDING_DIRECTORY = "/tmp/ending"
 """In the emptyDir of the pod: outlives containers."""
 
@@ -64,9 +75,11 @@ def deployment(model: InferenceModel, settings: PodSettings, running: Manifest |
 
 
 def _template(model: InferenceModel, settings: PodSettings, running: Manifest | None) -> dict[str, Any]:
-    used = {claim_and_path(version.uri)[0] for version in model.served_versions} | _written_claims(model)
+    used = claims_of(model.served_versions) | _written_claims(model)
+    if are_fetched(model.served_versions):
+        used.add(_CACHE)
     mounted = _mounted_claims(running)
-    withdrawn = {claim_and_path(version.uri)[0] for version in model.spec.versions} - used
+    withdrawn = claims_of(model.spec.versions) - used
     if used < mounted and not withdrawn:  # of a claim that cannot be used pods are to be rid
         kept = _pod_template(model, mounted, settings)
         if template_digest_of(kept) == template_digest_of(at(running, "spec", "template")):
@@ -81,7 +94,8 @@ def _mounted_claims(running: Manifest | None) -> set[str]:
         for volume in volumes
         if str(at(volume, "name")).startswith(_CLAIM_VOLUMES)
     ]
-    return {claim for claim in claims if isinstance(claim, str)}
+    caches = [_CACHE for volume in volumes if at(volume, "name") == MODEL_CACHE_VOLUME]
+    return {*caches, *(claim for claim in claims if isinstance(claim, str))}
 
 
 def template_digest(manifest: Manifest) -> str:
@@ -102,17 +116,19 @@ def _rolling_update(model: InferenceModel) -> dict[str, int]:
 
 
 def _pod_template(model: InferenceModel, claims: set[str], settings: PodSettings) -> dict[str, Any]:
-    volumes, written = _claim_volumes(claims), _written_claims(model)
+    volumes, written = _claim_volumes(claims - {_CACHE}), _written_claims(model)
+    fetches = _CACHE in claims
     spec: dict[str, Any] = {
         "serviceAccountName": child_name("ServiceAccount", model.name),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": settings.termination_grace_seconds,
         "securityContext": pod_security(writes=bool(written)),
-        "containers": [_runtime_container(model, volumes, settings)],
+        "containers": [_runtime_container(model, volumes, settings, fetches=fetches)],
         "volumes": [
             {"name": "serving-config", "configMap": {"name": child_name("ConfigMap", model.name)}},
             {"name": "tmp", "emptyDir": {}},
+            *([cache_volume()] if fetches else []),
             *(
                 {
                     "name": volume,
@@ -148,9 +164,10 @@ def _log_archive(archive: LogArchive | None) -> list[str]:
 
 
 def _runtime_container(
-    model: InferenceModel, volumes: list[tuple[str, str]], settings: PodSettings
+    model: InferenceModel, volumes: list[tuple[str, str]], settings: PodSettings, *, fetches: bool
 ) -> dict[str, Any]:
     archive, written = model.spec.log_archive, _written_claims(model)
+    archives = credentials(archive.credentials_secret if archive else None)
     return {
         "name": "runtime",
         "image": settings.runtime_image,
@@ -178,8 +195,13 @@ def _runtime_container(
             "--termination-message",
             TERMINATION_MESSAGE,
             *_log_archive(archive),
+            *(cache_arguments() if fetches else []),
         ],
-        "env": [*environment(model), *credentials(archive.credentials_secret if archive else None)],
+        "env": [
+            *environment(model),
+            *archives,
+            *source_environment(model.spec.credentials_secret, archives),
+        ],
         "ports": [
             {"name": "http", "containerPort": REST_PORT, "protocol": "TCP"},
             {"name": "grpc", "containerPort": GRPC_PORT, "protocol": "TCP"},
@@ -194,6 +216,7 @@ def _runtime_container(
         "volumeMounts": [
             {"name": "serving-config", "mountPath": SERVING_CONFIG_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
+            *([cache_mount()] if fetches else []),
             *(
                 {
                     "name": volume,

@@ -3,8 +3,8 @@
 import msgspec
 
 from mcp2026.api.errors import InvalidResourceError
-from mcp2026.api.inference_model import InferenceModel, ModelVersion, claim_and_path
-from mcp2026.api.names import MODELS_DIRECTORY, SERVING_CONFIG_KEY
+from mcp2026.api.inference_model import InferenceModel, ModelVersion
+from mcp2026.api.names import SERVING_CONFIG_KEY
 from mcp2026.api.quality_of_service import PriorityLevels, QueueLimits
 from mcp2026.api.serving import (
     Priorities,
@@ -16,6 +16,7 @@ from mcp2026.api.serving import (
 )
 from mcp2026.operator.canary.labels import version_labels
 from mcp2026.operator.children.ownership import child_metadata
+from mcp2026.operator.children.sources import path_in_pod
 from mcp2026.operator.manifests import Manifest, digest, with_digest
 from mcp2026.operator.observed import Observed, at
 from mcp2026.operator.traffic import largest_reported
@@ -45,10 +46,9 @@ def _served_versions(model: InferenceModel) -> tuple[ServedVersion, ...]:
 
 
 def _served(version: ModelVersion, weight: int, labels: tuple[str, ...]) -> ServedVersion:
-    claim, path = claim_and_path(version.uri)
     return ServedVersion(
         version_id=version.version_id,
-        path=f"{MODELS_DIRECTORY}/{claim}/{path}",
+        path=path_in_pod(version),
         weight=weight,
         sha256=version.sha256,
         labels=labels,

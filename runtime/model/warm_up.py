@@ -118,7 +118,7 @@ def _runs(version: LoadedVersion, path: str) -> Iterator[Run]:
         arrays = samples(signature.inputs, rows, random)
         inputs = tuple(arrays[spec.name] for spec in signature.inputs)
         yield Run(f"{rows} row{'s' if rows > 1 else ''}", rows, inputs, signature.shared)
-    for sample in version.config.execution.warm_up:
+    for sample in version.config.execution.warm_up or ():
         try:
             inputs = _inputs(sample, signature.inputs, random)
         except (OSError, ValueError, RequestError) as error:

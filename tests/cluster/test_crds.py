@@ -77,6 +77,8 @@ REFUSALS = {
     "uri-climbs-out": "without . or .. as a segment",
     "uri-other-scheme": "allowed: pvc://<claim>/<path>",
     "uri-without-path": "allowed: pvc://<claim>/<path>",
+    "uri-without-sha256": "sha256: is not given, and the uri is fetched",
+    "uri-without-tls": "s3://<bucket>/<key> or https://, with sha256",
     "version-id-upper-case": "allowed: at most 63 lower-case letters, digits and dashes",
     "version-repeated": "a versionId is repeated; allowed: each versionId once",
     "weights-sum-to-110": "allowed: weights that sum to 100",

@@ -8,7 +8,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from mcp2026.api.errors import SettingsError
-from mcp2026.api.inference_model import URI_PATTERN, claim_and_path
+from mcp2026.api.inference_model import claim_and_path
+from mcp2026.api.sources import CLAIM_PATTERN
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 READABLE: Final = "a path, file://, pvc://<claim>/<path>, s3://<bucket>/<key> or https://"
@@ -124,7 +125,7 @@ def _file(setting: str, path: str, shown: str) -> FilePlace:
 
 
 def _claim(setting: str, text: str, surroundings: Surroundings) -> FilePlace:
-    if not re.match(URI_PATTERN, text) or {".", ".."} & set(text.split("/")):
+    if not re.match(CLAIM_PATTERN, text) or {".", ".."} & set(text.split("/")):
         raise SettingsError(
             setting,
             f"{text!r} is not allowed",

@@ -126,7 +126,9 @@ def read_model(path: Path, name: str) -> ServingConfig:
         batching=scheduling.batching,
         queue=scheduling.queue,
         priorities=scheduling.priorities,
-        execution=msgspec.structs.replace(scheduling.execution, warm_up=warm_up_samples(config, folder)),
+        execution=msgspec.structs.replace(
+            scheduling.execution, warm_up=warm_up_samples(config, folder) or msgspec.UNSET
+        ),
     )
 
 

@@ -76,8 +76,10 @@ SAID = {
     "tenant-weight-above-range": "spec.qos.tenants[0].weight: 1001 is out of range; allowed: an integer from 1 to 1000, default 1",
     "tenants-above-limit": "spec.qos.tenants: 65 entries; allowed: a list with a number of entries of at most 64",
     "uri-climbs-out": "spec.versions[0].uri: 'pvc://models/../a.onnx' has . or .. as a segment",
-    "uri-other-scheme": "spec.versions[0].uri: 's3://models/a.onnx' is not allowed; allowed: pvc://<claim>/<path>",
+    "uri-other-scheme": "spec.versions[0].uri: 'gs://models/a.onnx' is not allowed; allowed: pvc://<claim>/<path>",
     "uri-without-path": "spec.versions[0].uri: 'pvc://models' is not allowed; allowed: pvc://<claim>/<path>",
+    "uri-without-sha256": "spec.versions[0].sha256: is not given, and 's3://models/a.onnx' is fetched; allowed: the digest",
+    "uri-without-tls": "spec.versions[0].uri: 'http://models.example.com/a.onnx' is not allowed",
     "version-id-upper-case": "spec.versions[0].versionId: 'V1' is not allowed; allowed: at most 63 lower-case letters",
     "version-repeated": "spec.versions: v1, v1 repeats an id; allowed: each versionId once",
     "weights-sum-to-110": "spec.versions: the weights sum to 110; allowed: weights that sum to 100",
@@ -123,7 +125,7 @@ ODD: list[tuple[str, dict[str, Any], str]] = [
     (
         "an unknown field",
         {"surprise": 1},
-        "spec.surprise: is not a field; allowed: allowIncompatible, batch, batching, canary, dependsOn",
+        "spec.surprise: is not a field; allowed: allowIncompatible, batch, batching, canary, credentialsSecret",
     ),
     ("null for an object", {"batching": None}, "spec.batching: None is not allowed; allowed: an object"),
     ("a text for a flag", {"batching": {"tensorCache": "yes"}}, "allowed: true or false, default true"),
@@ -180,6 +182,30 @@ def test_a_status_is_read_whether_the_spec_is_good_or_not() -> None:
 def test_a_status_of_another_shape_is_refused() -> None:
     with pytest.raises(InvalidResourceError, match=r"status\.phase"):
         parse_status({"status": {"phase": "Dreaming"}})
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://models/a/b.onnx", "https://models.example.com:8443/a.onnx?X-Signature=a%2Fb", "https://host/a"],
+)
+def test_a_version_may_be_fetched_by_its_digest(uri: str) -> None:
+    version = {"versionId": "v1", "uri": uri, "sha256": "0" * 64}
+    resource: dict[str, Any] = {"metadata": {"name": "model"}, "spec": {"versions": [version]}}
+    assert parse_inference_model(resource).spec.versions[0].uri == uri
+    resource["spec"]["mode"] = "Batch"
+    resource["spec"]["batch"] = {"input": "pvc://data/in.npy", "output": "pvc://data/out.npy"}
+    with pytest.raises(InvalidResourceError, match="a version on a claim"):
+        parse_inference_model(resource)
+
+
+def test_one_secret_is_environment_of_the_servers() -> None:
+    version = {"versionId": "v1", "uri": "pvc://models/a.onnx"}
+    archive = {"folder": "s3://logs/model", "credentialsSecret": "logs"}
+    spec = {"versions": [version], "credentialsSecret": "logs", "logArchive": archive}
+    parse_inference_model({"metadata": {"name": "model"}, "spec": spec})
+    spec["credentialsSecret"] = "models"
+    with pytest.raises(InvalidResourceError, match="one Secret for both"):
+        parse_inference_model({"metadata": {"name": "model"}, "spec": spec})
 
 
 def test_a_uri_names_a_claim_and_a_path() -> None:

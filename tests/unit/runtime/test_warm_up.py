@@ -208,4 +208,4 @@ def test_an_input_that_a_sample_lacks_is_named_and_a_sample_of_no_rows_is_left_o
     with pytest.raises(RepositoryError, match=r"model_warmup\[0\].inputs: lacks x"):
         read_model(tmp_path, "m")
     text.write_text("max_batch_size: 4 model_warmup [{}]")
-    assert read_model(tmp_path, "m").execution.warm_up == ()
+    assert read_model(tmp_path, "m").execution.warm_up is msgspec.UNSET
