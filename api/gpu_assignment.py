@@ -4,8 +4,7 @@ JSON, ``{"<container>": {"<resource>": ["<device id>", …]}}``: what each conta
 the pod was bound. The extender writes it; the device plugin's preferred allocation honours it; the kubelet's
 pod-resources API confirms what came of it.
 
-GiB of memory are all alike: of `mcp2026.io/gpu-memory` the UUID of one GPU stands for all that the container
-asks for.
+Shares and GiB of one GPU are all alike: how many of which GPU are named counts, not which.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.names import GPU_ASSIGNMENT_ANNOTATION
 
 GpuAssignment = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Container → extended resource → device ids; of `mcp2026.io/gpu-memory` the one UUID of a GPU."""
+"""Container → extended resource → device ids."""
 
 _Document = dict[str, dict[str, tuple[str, ...]]]
 

@@ -68,13 +68,37 @@ def matching_reservation(
     must_include: Iterable[str],
     size: int,
 ) -> tuple[Reservation, tuple[str, ...]] | None:
-    """Return the first reservation of `size` devices that are available and hold `must_include`."""
-    free, required = set(available), set(must_include)
+    """Return the first reservation of `size` devices that are available, with `must_include` among them.
+
+    Shares and GiB of one GPU are all alike: for those that are reserved, others of the same GPU will do.
+    """
+    offered, required = tuple(dict.fromkeys(available)), tuple(dict.fromkeys(must_include))
     for reservation, _, devices in waiting:
-        chosen = set(devices)
-        if len(devices) == len(chosen) == size and required <= chosen <= free:
-            return reservation, devices
+        if len(set(devices)) == len(devices) == size:
+            chosen = _alike(devices, required, offered)
+            if chosen is not None:
+                return reservation, chosen
     return None
+
+
+def _alike(
+    reserved: Sequence[str], required: Sequence[str], offered: Sequence[str]
+) -> tuple[str, ...] | None:
+    """Return `required` and as many of `offered` as make the same parts as `reserved`; None if they cannot.
+
+    The very devices that are reserved are taken before others of their GPU.
+    """
+    missing = _parts(reserved)
+    chosen = []
+    in_order = (*required, *(each for each in reserved if each in offered), *offered)
+    for device in dict.fromkeys(in_order):
+        part = _part(device)
+        if missing[part] > 0:
+            missing[part] -= 1
+            chosen.append(device)
+        elif device in required:
+            return None
+    return tuple(chosen) if len(chosen) == len(reserved) else None
 
 
 def divergences(reservations: Iterable[Reservation], held: HeldDevices) -> tuple[Divergence, ...]:
@@ -104,7 +128,12 @@ def divergences(reservations: Iterable[Reservation], held: HeldDevices) -> tuple
 
 
 def _parts(devices: Iterable[str]) -> Counter[tuple[str, DeviceKind]]:
-    return Counter((device.uuid, device.kind) for device in map(parse_device_id, devices))
+    return Counter(map(_part, devices))
+
+
+def _part(device: str) -> tuple[str, DeviceKind]:
+    taken_apart = parse_device_id(device)
+    return taken_apart.uuid, taken_apart.kind
 
 
 def _listed(devices: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ was reserved for it when it was bound; if nothing was (it came by another schedu
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from mcp2026.api.gpu_devices import DeviceKind
+from mcp2026.api.gpu_devices import DeviceKind, parse_device_id
 from mcp2026.scheduler_extender.cluster_events import ObservedParts, ObservedPod, ObservedTopology
 from mcp2026.scheduler_extender.snapshot import NodeGpus, Parts, PlacedPod
 from mcp2026.topology.affinity import AffinityGraph
@@ -124,13 +124,7 @@ def _free_parts(
 
 def _reserved_memory(pod: ObservedPod, resource: str, uuid: str) -> int:
     """Return the GiB of the GPU `uuid` that are reserved for `pod`."""
-    return sum(
-        units
-        for demand in pod.demands
-        if demand.resource == resource
-        for container, units in demand.containers
-        if uuid in pod.assignment.get(container, {}).get(resource, ())
-    )
+    return sum(1 for device in _reserved_devices(pod, resource) if parse_device_id(device).uuid == uuid)
 
 
 def _shown(resource: str, key: str, topology: ObservedTopology) -> bool:
@@ -143,5 +137,4 @@ def _unplaced_units(resource: str, key: str, pod: ObservedPod, topology: Observe
     if _shown(resource, key, topology):
         return 0
     asked = sum(demand.units for demand in pod.demands if demand.resource == resource)
-    placed = sum(_reserved_memory(pod, resource, uuid) for uuid in topology.uuids)
-    return max(0, asked - (placed or len(tuple(_reserved_devices(pod, resource)))))
+    return max(0, asked - len(tuple(_reserved_devices(pod, resource))))

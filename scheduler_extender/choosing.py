@@ -7,7 +7,7 @@ choose for them with this same scorer, so what it will take is foreseen with it.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mcp2026.api.gpu_devices import DeviceKind
+from mcp2026.api.gpu_devices import DeviceId, DeviceKind
 from mcp2026.scheduler_extender.memory_placement import place_memory
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
@@ -120,7 +120,9 @@ def _devices_for(gpus: NodeGpus, demand: Demand, memo: ScoreMemo) -> dict[str, t
         placed = place_memory(demand, free)
         if placed is None:
             raise ValueError(f"{demand} does not fit")
-        return {container: (gpus.uuids[placed[container]],) for container, _ in demand.containers}
+        return {
+            container: _gib_of(gpus.uuids[placed[container]], units) for container, units in demand.containers
+        }
     if demand.kind is DeviceKind.GPU:
         whole = unpromised(gpus, memo)
         if len(whole) < demand.units:
@@ -134,6 +136,11 @@ def _devices_for(gpus: NodeGpus, demand: Demand, memo: ScoreMemo) -> dict[str, t
         return found
     names = _named(gpus.parts.get(demand.resource, ()), choose_parts(gpus, demand).units)
     return {container: tuple(next(names) for _ in range(units)) for container, units in greatest_first}
+
+
+def _gib_of(uuid: str, count: int) -> tuple[str, ...]:
+    """Return the names of `count` GiB of a GPU: which of them is of no account."""
+    return tuple(str(DeviceId(uuid, DeviceKind.MEMORY, number)) for number in range(count))
 
 
 def _named(parts: Iterable[Parts], units: Mapping[int, int]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from mcp2026.api.gpu_assignment import format_gpu_assignment
+from mcp2026.api.gpu_devices import DeviceId, DeviceKind
 from mcp2026.api.names import (
     GPU_ASSIGNMENT_ANNOTATION,
     GPU_MEMORY_RESOURCE,
@@ -25,6 +26,10 @@ MIG_3G = "mcp2026.io/mig-3g.40gb"
 
 def uuid(index: int) -> str:
     return str(topology("n", FOUR)["status"]["gpus"][index]["uuid"])
+
+
+def gib(index: int, count: int) -> tuple[str, ...]:
+    return tuple(str(DeviceId(uuid(index), DeviceKind.MEMORY, number)) for number in range(count))
 
 
 def shared_node(**changes: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +104,7 @@ def test_an_unhealthy_gpu_sells_no_parts() -> None:
     ("gpu", "resource", "units", "devices", "left"),
     [
         (1, GPU_SHARED_RESOURCE, 2, (f"{uuid(1)}::0", f"{uuid(1)}::3"), 2),
-        (2, GPU_MEMORY_RESOURCE, 30, (uuid(2),), 50),
+        (2, GPU_MEMORY_RESOURCE, 30, gib(2, 30), 50),
         (3, MIG_3G, 1, ("MIG-b",), 1),
     ],
 )
@@ -119,7 +124,7 @@ def test_parts_are_taken_once_whether_reserved_shown_or_both(
 
 
 def test_two_pods_with_memory_of_one_gpu_both_count() -> None:
-    pods = [asking(name, GPU_MEMORY_RESOURCE, 30, uuid(2)) for name in "ab"]
+    pods = [asking(name, GPU_MEMORY_RESOURCE, 30, *gib(2, 30)) for name in "ab"]
     assert gpus(shared_node(), *pods).free_parts(GPU_MEMORY_RESOURCE) == 20
 
 
@@ -182,7 +187,7 @@ def test_what_fits(asked: Demand, fits: bool, could_fit: bool) -> None:
 
 
 def test_room_is_told_in_the_units_asked() -> None:
-    node = gpus(shared_node(), asking("a", GPU_MEMORY_RESOURCE, 30, uuid(2)))
+    node = gpus(shared_node(), asking("a", GPU_MEMORY_RESOURCE, 30, *gib(2, 30)))
     assert node.room_for(demand(GPU_MEMORY_RESOURCE, 60)) == "free: 50 of 80 on GPU 2"
     assert (
         node.room_for(demand("mcp2026.io/mig-1g.10gb", 1)) == "no GPU here is sold as mcp2026.io/mig-1g.10gb"

@@ -107,7 +107,9 @@ def test_memory_goes_where_least_is_left() -> None:
             status["allocations"] = [{"resource": GPU_MEMORY_RESOURCE, "units": taken, **holder}]
     gpus = node(document)
     chosen = assignment_for(gpus, asking(main={GPU_MEMORY_RESOURCE: 20}), ScoreMemo())
-    assert indices(document, chosen["main"][GPU_MEMORY_RESOURCE]) == (1,)
+    devices = chosen["main"][GPU_MEMORY_RESOURCE]
+    assert len(devices) == 20
+    assert indices(document, (devices[0].partition("::")[0],)) == (1,)
     closer = best_key(gpus, asking(main={GPU_MEMORY_RESOURCE: 10}), ScoreMemo())
     assert closer > best_key(gpus, asking(main={GPU_MEMORY_RESOURCE: 20}), ScoreMemo())
 
@@ -155,10 +157,10 @@ def test_an_assignment_gives_what_was_asked_of_what_is_free_and_nothing_twice(
         given_devices = []
         for container, units in demand.containers:
             devices = assignment[container][demand.resource]
-            if demand.resource == GPU_MEMORY_RESOURCE:
-                assert len(devices) == 1
-                continue
             assert len(devices) == units
+            if demand.resource == GPU_MEMORY_RESOURCE:
+                assert len({name.partition("::")[0] for name in devices}) == 1
+                continue
             given_devices.extend(devices)
         free = {name for part in gpus.parts.get(demand.resource, ()) for name in part.devices}
         if demand.resource == GPU_RESOURCE:
