@@ -52,9 +52,7 @@ def test_gib_are_told_by_number() -> None:
     [
         pytest.param(GPU, ("A", "B"), "ABC", (), ("A", "B"), id="the very GPUs"),
         pytest.param(GPU, ("A", "B"), "BCD", (), None, id="one is gone"),
-        pytest.param(
-            GPU, ("A", "B"), "ABC", ("C",), None, id="one that was not reserved is to be among them"
-        ),
+        pytest.param(GPU, ("A", "B"), "ABC", ("C",), None, id="one that must be is not reserved"),
         pytest.param(GPU, ("A", "B"), "ABC", ("B",), ("B", "A"), id="one that was"),
         pytest.param(SHARED, ("A::0",), ("A::1", "A::0"), (), ("A::0",), id="the very share"),
         pytest.param(SHARED, ("A::0",), ("B::0", "A::3"), (), ("A::3",), id="another share of the GPU"),
@@ -79,7 +77,7 @@ def test_what_is_reserved_is_given_or_what_is_alike(
 
 def test_the_oldest_pod_that_asks_for_as_much_is_meant() -> None:
     pods = [
-        Reservation("team", name, name, created, {"main": {GPU: gpus}})
+        Reservation("team", name, name, created, {"main": {GPU: tuple(gpus)}})
         for name, created, gpus in (
             ("new", "2027", ("A",)),
             ("old", "2025", ("B",)),
