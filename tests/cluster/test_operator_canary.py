@@ -231,6 +231,17 @@ def test_a_bad_canary_is_rolled_back_in_its_first_step(
     assert set(after.counted) <= {("v1", 200)}
 
 
+def test_a_canary_that_no_pod_can_load_is_withdrawn_by_itself(stepped: Stepped) -> None:
+    with traffic() as answers:
+        stepped.apply(("v6", "missing"), steps=[20, 100], stepSeconds=600)
+        canary = stepped.wait_for_canary("a rollback", lambda found: found["outcome"] == "RolledBack")
+    assert canary["withdrawn"] is True
+    assert canary["message"].startswith("20 percent were not live on every pod within 30 s: ")
+    assert "missing.onnx" in canary["message"]
+    assert set(answers.counted) == {("v1", 200)}
+    assert condition_of(stepped.model, "RolloutBlocked")["status"] == "False"
+
+
 def test_the_split_is_exact_and_a_version_without_weight_gets_nothing(stepped: Stepped) -> None:
     stepped.apply(("v5", "add"), steps=[23], stepSeconds=604_800)
     stepped.wait_for_canary("the step to begin", lambda found: bool(found["since"]))
