@@ -245,21 +245,21 @@ def _by_gpu(
 ) -> dict[str, list[str]]:
     """Return the ids that are available and need not be included, by UUID of the GPU, in order of number."""
     here = {gpu.uuid: place for place, gpu in enumerate(gpus.machine.gpus)}
-    offered = list(dict.fromkeys([*must_include, *available]))
-    if unknown := [each for each in offered if parse_device_id(each).uuid not in here]:
+    offered = {each: parse_device_id(each) for each in (*must_include, *available)}
+    if unknown := [each for each, parts in offered.items() if parts.uuid not in here]:
         raise NoSuchDevicesError(f"not of this machine: {', '.join(unknown)}")
     _check_number(offered, must_include, size)
-    found: dict[str, list[str]] = {parse_device_id(each).uuid: [] for each in must_include}
-    for each in sorted(
-        offered, key=lambda each: (here[parse_device_id(each).uuid], parse_device_id(each).number)
-    ):
-        mine = found.setdefault(parse_device_id(each).uuid, [])
-        if each not in must_include:
+    musts = set(must_include)
+    found: dict[str, list[str]] = {offered[each].uuid: [] for each in must_include}
+    in_order = sorted((here[parts.uuid], parts.number, each) for each, parts in offered.items())
+    for place, _, each in in_order:
+        mine = found.setdefault(gpus.machine.gpus[place].uuid, [])
+        if each not in musts:
             mine.append(each)
     return found
 
 
-def _check_number(offered: Sequence[str], must_include: Sequence[str], size: int) -> None:
+def _check_number(offered: Collection[str], must_include: Sequence[str], size: int) -> None:
     if not len(set(must_include)) <= size <= len(offered):
         raise NoSuchDevicesError(
             f"{size} asked, {len(offered)} available, {len(set(must_include))} must be included"
