@@ -16,7 +16,7 @@ LONGEST_NOTE = 1024
 def gpu_event(gpu: Gpu, condition: GpuCondition | None, node_name: str, now: datetime) -> dict[str, Any]:
     """Return the event that `gpu` is as `condition` says, None: healthy again. `now` is in UTC."""
     reason = "GpuHealthy" if condition is None else f"Gpu{condition.health}"
-    what = "it is healthy again" if condition is None else f"{condition.reason}: {condition.message}"
+    what = "it is healthy again" if condition is None else condition.message
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

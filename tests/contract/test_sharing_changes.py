@@ -85,9 +85,10 @@ def node(kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin, mps: F
     return Node(kubelet, nvml, start_plugin, mps)
 
 
-def compute_mode(nvml: FakeNvml) -> bool:
-    """Tell whether the first GPU is in mode exclusive process."""
-    return any(line.split()[:2] == ["compute", "0"] for line in nvml.state.read_text().splitlines())
+def compute_mode(nvml: FakeNvml) -> str:
+    """Return NVML's number of the first GPU's compute mode: 0 is the default, 3 is exclusive process."""
+    lines = (line.split() for line in nvml.state.read_text().splitlines())
+    return next(words[2] for words in lines if words[:2] == ["compute_mode", "0"])
 
 
 def test_from_exclusive_to_mig_and_back_around_a_pod(node: Node) -> None:
@@ -123,6 +124,7 @@ def test_mps_pods_get_their_part_and_the_daemon_lives_on(node: Node, mps: FakeMp
     node.has(SHARED, 4)
     assert not node.devices(WHOLE)
     [daemon] = mps.processes()
+    assert compute_mode(node.nvml) == "3"
     [answer] = allocate(node.endpoint(SHARED), [f"{GPU}::0", f"{GPU}::1"])
     assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
     assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=40960M"
@@ -142,6 +144,7 @@ def test_mps_pods_get_their_part_and_the_daemon_lives_on(node: Node, mps: FakeMp
     node.end_pods()
     node.has(WHOLE, 1)
     assert mps.processes() == []
+    assert compute_mode(node.nvml) == "0"
 
 
 def test_a_daemon_that_is_killed_is_started_again(node: Node, mps: FakeMps) -> None:
