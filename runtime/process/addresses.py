@@ -16,8 +16,7 @@ from mcp2026.runtime.settings import Settings
 log = logging.getLogger("mcp2026.runtime")
 
 LEFT_BEHIND_SECONDS = 5.0
-"""Longest that an address is waited for: the workers of a server that was killed hold it until they notice,
-one that was just being started until it has loaded its libraries."""
+"""Longest that an address is waited for: workers of a server that was killed hold it until they notice."""
 _LOOK_EVERY = 0.05
 
 _LONGEST_PATH = 107

@@ -318,10 +318,13 @@ class Supervisor:
         """Start a worker, listen to it until it ends, and return why it ended."""
         ours, theirs = socket.socketpair()
         inherited = [one.fileno() for one in (theirs, *listeners.all)]
-        command = [sys.executable, "-P", "-m", "mcp2026.runtime.process.worker", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "mcp2026.runtime.process.starting"]
         with _signals_blocked():
             slot.process = process = await asyncio.create_subprocess_exec(
-                *command, pass_fds=[*inherited, self._table], stdin=asyncio.subprocess.DEVNULL
+                *command,
+                *(str(theirs.fileno()), str(os.getpid())),
+                pass_fds=[*inherited, self._table],
+                stdin=asyncio.subprocess.DEVNULL,
             )
         missed = self._served.watch()
         start = Start(

@@ -1,7 +1,7 @@
 """A worker process: one event loop for connections, one engine for the model.
 
-Started by the parent as `python -m mcp2026.runtime.process.worker <descriptor>`. It does what the parent
-says over that descriptor and ends when the parent does.
+Begun by `starting.py` with the descriptor of its control socket. It does what the parent says over that
+descriptor and ends when the parent does.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -312,15 +311,11 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def main() -> None:
-    """Run a worker on the control socket whose descriptor is the only argument."""
+def run(descriptor: int) -> None:
+    """Run a worker on the control socket with this descriptor."""
     # Signals of a terminal or a process group reach every process; only the parent decides what they mean.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    with socket.socket(fileno=int(sys.argv[1])) as control:
+    with socket.socket(fileno=descriptor) as control:
         control.setblocking(False)
         uvloop.run(_run(control))
-
-
-if __name__ == "__main__":
-    main()
