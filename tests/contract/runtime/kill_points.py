@@ -89,7 +89,15 @@ CONVERTER = {
 }
 """Steps of a conversion into our own format, in the order in which they come."""
 
-STEPS = WORKER | PARENT | REPLACING | CONVERTER
+FETCH = {
+    "before the fetch begins": KillPoint("fetching.cache", "ModelCache.claim", "before"),
+    "when its first bytes have arrived": KillPoint("fetching.transfer", "Transfer._take", "after"),
+    "when all has arrived": KillPoint("fetching.cache", "Claim._publish", "before"),
+    "when it has got its name": KillPoint("fetching.cache", "Claim._publish", "after"),
+}
+"""Steps in the parent by which a version that lies elsewhere is fetched, in the order in which they come."""
+
+STEPS = WORKER | PARENT | REPLACING | CONVERTER | FETCH
 
 
 class Tokens:
