@@ -104,7 +104,7 @@ class ObjectWatch(Generic[_Object]):
             self._path, self._list_form, fieldSelector=self._selector, resourceVersion="0"
         )
         listed = self._of_list.decode(answer)
-        self._objects = {each.metadata.uid: each for each in listed.items}
+        self._objects = {each.metadata.uid: each for each in listed.items or ()}
         self._version = listed.metadata.resource_version
         self._tell()
 
@@ -144,5 +144,6 @@ class ObjectWatch(Generic[_Object]):
 
 
 def _list_of(shape: type[_Object]) -> type:
-    """Return the shape of a list of objects of `shape`."""
-    return msgspec.defstruct(f"{shape.__name__}List", [("metadata", _ListMetadata), ("items", list[shape])])  # type: ignore[valid-type]  # made while running
+    """Return the shape of a list of objects of `shape`; an empty list of metadata comes as null."""
+    items = list[shape] | None  # type: ignore[valid-type]  # made while running
+    return msgspec.defstruct(f"{shape.__name__}List", [("metadata", _ListMetadata), ("items", items)])
