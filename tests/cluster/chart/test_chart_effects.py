@@ -2,12 +2,14 @@
 
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from mcp2026.api import names
+from mcp2026.device_plugin.configuration import parse_configuration
 from mcp2026.device_plugin.settings import read_settings as read_plugin_settings
 from mcp2026.operator.settings import read_settings as read_operator_settings
 from mcp2026.scheduler_extender.settings import read_settings as read_extender_settings
@@ -141,10 +143,14 @@ def test_the_programs_understand_their_command_lines(render: Callable[..., list[
         found = read_plugin_settings(plugin["command"][1:], {"NODE_NAME": "n"})
         assert found.metrics_port == plugin["ports"][0]["containerPort"]
         mounts = {mount["mountPath"] for mount in plugin["volumeMounts"]}
+        told_plugin = by_kind(objects, "ConfigMap", "device-plugin")["data"]
+        parse_configuration(told_plugin[Path(found.configuration_file or "").name], "the chart's")
         assert {str(found.plugin_directory), str(found.pod_resources_socket.parent)} <= mounts
-        configuration = yaml.safe_load(by_kind(objects, "ConfigMap")["data"]["scheduler.yaml"])
+        configuration = yaml.safe_load(by_kind(objects, "ConfigMap", "scheduler")["data"]["scheduler.yaml"])
         (extension,) = configuration["extenders"]
-        assert {"name": found.resource_name, "ignoredByScheduler": False} in extension["managedResources"]
+        assert {"name": found.names.outside(names.GPU_RESOURCE), "ignoredByScheduler": False} in extension[
+            "managedResources"
+        ]
         assert extension["urlPrefix"] == f"http://{settings.host}:{settings.port}/v1"
 
         operator = containers(by_kind(objects, "Deployment", "operator"))["operator"]
