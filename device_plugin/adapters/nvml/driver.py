@@ -289,7 +289,7 @@ class NvmlDriver:
             raise GpuCallError(gpu, error.at, reason) from error
         except CallError as error:
             if error.code in DRIVER_GONE:
-                raise DriverNotRunningError(error.reason) from error
+                self._of_system(_count)  # raises, unless the driver is well and this GPU alone says so
             raise GpuCallError(gpu, error.function, error.reason) from error
 
     def _call(self, subject: str, work: Callable[[Calls], _Answer], timeout_s: float) -> _Answer:
@@ -310,6 +310,11 @@ def _with_handle(uuid: str, work: Callable[[Calls, Any], _Answer], calls: Calls)
 
 def _read_gpu_at(index: int, sysfs: Path, calls: Calls) -> GpuReading:
     return read_gpu(calls, index, sysfs)
+
+
+def _count(calls: Calls) -> int:
+    count: int = calls.ask(pynvml.nvmlDeviceGetCount)
+    return count
 
 
 def _read_uuid(index: int, calls: Calls) -> str:

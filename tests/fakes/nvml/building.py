@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -41,4 +42,5 @@ def link_library(directory: Path, objects: Path, without: Iterable[str] = ()) ->
 
 def build_library(directory: Path, without: Iterable[str] = ()) -> Path:
     """Compile the library into `directory`, as a driver would that lacks the functions named in `without`."""
-    return link_library(directory, compile_objects(directory / "objects"), without)
+    with tempfile.TemporaryDirectory() as objects:
+        return link_library(directory, compile_objects(Path(objects)), without)
