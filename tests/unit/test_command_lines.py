@@ -81,7 +81,7 @@ def test_the_servers_help_tells_the_range_of_each_number(capsys: pytest.CaptureF
     numbers = re.findall(r"\n  --[a-z0-9-]+ N\b(.*?)(?=\n  --|\n\n)", capsys.readouterr().out, re.DOTALL)
     assert len(numbers) > 20
     for told in numbers:
-        assert re.search(r"\), \d+ to \d+$", " ".join(told.split())), told
+        assert re.search(r"\), [\d.]+ to \d+$", " ".join(told.split())), told
 
 
 @pytest.mark.parametrize(

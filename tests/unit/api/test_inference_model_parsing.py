@@ -98,7 +98,7 @@ def test_a_bad_example_is_refused_with_its_message(example: str) -> None:
     assert SAID[example] in str(refused.value)
 
 
-@pytest.mark.parametrize("example", ["resnet50", "magika", "shared", "canary"])
+@pytest.mark.parametrize("example", ["resnet50", "magika", "shared", "canary", "fetched"])
 def test_a_good_example_is_parsed(example: str) -> None:
     model = parse_inference_model(yaml.safe_load((EXAMPLES / f"{example}.yaml").read_text()))
     assert model.name == example

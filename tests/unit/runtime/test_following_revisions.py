@@ -12,6 +12,7 @@ import pytest
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import ServedVersion, ServingConfig, encode_serving_config
 from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.fetching.errors import FetchError
 from mcp2026.runtime.revisions import config_file, following
 from mcp2026.runtime.revisions.config_file import watch_file
 from mcp2026.runtime.revisions.following import Follower, Standing
@@ -294,3 +295,85 @@ async def test_a_change_is_seen_though_it_comes_before_the_watch(
     finally:
         stop.set()
         await asyncio.wait_for(watching, 20)
+
+
+class Fetching:
+    """Brings nothing before it may go on; counts how often it began and was ended."""
+
+    def __init__(self) -> None:
+        self.began: list[int] = []
+        self.ended: list[int] = []
+        self.problems: list[FetchError] = []
+        self.may_go_on = asyncio.Event()
+        self.news = asyncio.Event()
+
+    async def __call__(self, config: ServingConfig) -> ServingConfig:
+        self.began.append(config.revision)
+        self.news.set()
+        try:
+            await self.may_go_on.wait()
+        except asyncio.CancelledError:
+            self.ended.append(config.revision)
+            raise
+        if self.problems:
+            raise self.problems.pop(0)
+        versions = tuple(msgspec.structs.replace(one, path=f"/cache{one.path}") for one in config.versions)
+        return msgspec.structs.replace(config, versions=versions)
+
+    async def begun(self) -> None:
+        await asyncio.wait_for(self.news.wait(), 20)
+        self.news.clear()
+
+
+@asynccontextmanager
+async def fetched(workers: Workers, fetching: Fetching) -> AsyncIterator[tuple[Newest, Told]]:
+    mailbox, told = Newest(), Told()
+    follower = Follower("model", mailbox, workers, as_it_is, told, fetching)
+    task = asyncio.create_task(follower.run(1))
+    try:
+        yield mailbox, told
+    finally:
+        task.cancel()
+
+
+async def test_what_lies_elsewhere_is_brought_before_a_round_begins() -> None:
+    workers, fetching = Workers(), Fetching()
+    async with fetched(workers, fetching) as (mailbox, told):
+        mailbox.put(document(2))
+        await fetching.begun()
+        assert workers.served == []
+        mailbox.put(document(2))  # the same again, as a watch that begins anew has it
+        await asyncio.sleep(0)
+        fetching.may_go_on.set()
+        await told.until(2)
+    assert fetching.began == [2]
+    assert [one.path for one in workers.models["model"].versions] == ["/cache/v1", "/cache/v2"]
+
+
+async def test_a_newer_revision_ends_a_fetch_and_an_older_one_begins_none() -> None:
+    workers, fetching = Workers(), Fetching()
+    async with fetched(workers, fetching) as (mailbox, told):
+        mailbox.put(document(2))
+        await fetching.begun()
+        mailbox.put(document(3))
+        await fetching.begun()
+        assert fetching.ended == [2]
+        fetching.may_go_on.set()
+        assert (await told.until(2))[-1] == Standing(3)
+        mailbox.put(document(2))
+        mailbox.put(document(4))
+        await told.until(3)
+    assert fetching.began == [2, 3, 4]
+
+
+async def test_what_cannot_be_fetched_is_reported_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "FIRST_RETRY_SECONDS", 0.01)
+    workers, fetching = Workers(), Fetching()
+    fetching.may_go_on.set()
+    fetching.problems = [FetchError("s3://bucket/key", "nothing came for 30 s", "Check the network")]
+    async with fetched(workers, fetching) as (mailbox, told):
+        mailbox.put(document(2))
+        standings = await told.until(3)
+    assert standings[1].failed == 2
+    assert "cannot fetch s3://bucket/key: nothing came for 30 s" in standings[1].problem
+    assert standings[2] == Standing(2)
