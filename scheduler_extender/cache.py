@@ -8,7 +8,7 @@ end is one no longer, although the topology shows it some seconds more: the kube
 its containers have ended.
 """
 
-from types import MappingProxyType
+import sys
 
 from mcp2026.scheduler_extender.accounting import node_gpus, placed_pods
 from mcp2026.scheduler_extender.cluster_events import (
@@ -33,6 +33,9 @@ class ClusterCache:
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeSnapshot] = {}
+        self._states: dict[str, str] = {}
+        self._words: dict[str, str] = {}
+        """Of each node: kept beside, and interned, so that thousands are looked up and compared fast."""
         self._topologies: dict[str, ObservedTopology] = {}
         self._pods: dict[str, ObservedPod] = {}
         """By key: pods that are bound, ask for GPUs and have not ended. No others matter."""
@@ -64,7 +67,10 @@ class ClusterCache:
         """Return the cluster as it is now. Costs nothing while nothing changed."""
         if self._snapshot is None:
             self._snapshot = ClusterSnapshot(
-                MappingProxyType(dict(self._nodes)), tuple(self._budgets.values())
+                nodes=self._nodes.copy(),
+                states=self._states.copy(),
+                words=self._words.copy(),
+                budgets=tuple(self._budgets.values()),
             )
         return self._snapshot
 
@@ -123,8 +129,7 @@ class ClusterCache:
         match observed:
             case ObservedNode(name):
                 if name not in self._nodes:
-                    self._nodes[name] = self._view(name)
-                    self._snapshot = None
+                    self._set(self._view(name))
             case ObservedBudget():
                 self._budgets[observed.key] = observed
                 self._snapshot = None
@@ -150,6 +155,7 @@ class ClusterCache:
         match kind:
             case Kind.NODES:
                 if self._nodes.pop(key, None):
+                    del self._states[key], self._words[key]
                     self._snapshot = None
             case Kind.BUDGETS:
                 if self._budgets.pop(key, None):
@@ -172,8 +178,13 @@ class ClusterCache:
 
     def _refresh(self, node: str) -> None:
         if node in self._nodes:
-            self._nodes[node] = self._view(node)
-            self._snapshot = None
+            self._set(self._view(node))
+
+    def _set(self, node: NodeSnapshot) -> None:
+        self._nodes[node.name] = node
+        self._states[node.name] = sys.intern(node.state)
+        self._words[node.name] = sys.intern(node.words)
+        self._snapshot = None
 
     def _view(self, node: str) -> NodeSnapshot:
         topology = self._topologies.get(node)

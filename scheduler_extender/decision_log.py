@@ -12,7 +12,7 @@ from mcp2026.api.gpu_assignment import GpuAssignment
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.choosing import choose_parts, unpromised
 from mcp2026.scheduler_extender.filtering import Filtered
-from mcp2026.scheduler_extender.prioritizing import RankedClass
+from mcp2026.scheduler_extender.prioritizing import RankedClass, Ranking
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 
@@ -137,12 +137,9 @@ class DecisionLog:
             self._by_uid.popitem(last=False)
 
 
-def ranked_nodes(
-    classes: tuple[RankedClass, ...], demands: tuple[Demand, ...], memo: ScoreMemo
-) -> tuple[RankedNodes, ...]:
-    """Return the best of `classes` with their scores, the best first."""
-    best_first = sorted(classes, key=lambda ranked: (-ranked.priority, -len(ranked.nodes)))
-    return tuple(_with_score(ranked, demands, memo) for ranked in best_first[:CLASSES_SHOWN])
+def ranked_nodes(ranking: Ranking, demands: tuple[Demand, ...], memo: ScoreMemo) -> tuple[RankedNodes, ...]:
+    """Return the best classes of nodes with their scores, the best first."""
+    return tuple(_with_score(ranked, demands, memo) for ranked in ranking.best(CLASSES_SHOWN))
 
 
 def _with_score(ranked: RankedClass, demands: tuple[Demand, ...], memo: ScoreMemo) -> RankedNodes:

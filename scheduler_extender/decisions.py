@@ -1,7 +1,7 @@
 """The verbs, from decoded arguments to results: each takes one snapshot and decides on it alone."""
 
 from mcp2026.scheduler_extender.filtering import Filtered
-from mcp2026.scheduler_extender.prioritizing import RankedClass
+from mcp2026.scheduler_extender.prioritizing import Ranking
 from mcp2026.scheduler_extender.wire import (
     ExtenderArgs,
     ExtenderFilterResult,
@@ -22,6 +22,6 @@ def filter_result(filtered: Filtered, args: ExtenderArgs) -> ExtenderFilterResul
     )
 
 
-def priority_list(ranked: tuple[RankedClass, ...]) -> HostPriorityList:
+def priority_list(ranking: Ranking) -> HostPriorityList:
     """Return the priority of each node."""
-    return tuple(HostPriority(name, nodes.priority) for nodes in ranked for name in nodes.nodes)
+    return tuple(map(HostPriority, ranking.nodes, ranking.priority_of_each()))

@@ -1,10 +1,11 @@
 """Which nodes can take the pod, and why not the others, in words that a person can act on."""
 
 from dataclasses import dataclass
+from itertools import compress
 
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.request import Demand
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
 
 NOT_SEEN = "the scheduler extender has not seen this node yet"
 
@@ -34,29 +35,34 @@ def filter_nodes(
     """Sort `node_names` by whether each has what all `demands` ask for, keeping their order."""
     if not demands:
         return Filtered(node_names, {}, {})
-    feasible: list[str] = []
-    failed: dict[str, str] = {}
-    unresolvable: dict[str, str] = {}
-    refusals: dict[str, Refusal | None] = {}
-    for name in node_names:
-        node = snapshot.nodes.get(name)
-        if node is None:
-            failed[name] = NOT_SEEN
-            continue
-        if node.gpus is None:
-            unresolvable[name] = node.problem
-            continue
-        state = node.gpus.words
-        if state not in refusals:
-            refusals[state] = refusal(node.gpus, demands)
-        refused = refusals[state]
-        if refused is None:
-            feasible.append(name)
-        elif refused.resolvable:
-            failed[name] = refused.reason
-        else:
-            unresolvable[name] = refused.reason
-    return Filtered(tuple(feasible), failed, unresolvable)
+    words = tuple(map(snapshot.words.get, node_names))
+    firsts = dict(zip(reversed(words), reversed(node_names), strict=True))
+    refusals = {words: _of_node(snapshot.nodes.get(first), demands) for words, first in firsts.items()}
+    fits = {words: refused is None for words, refused in refusals.items()}
+
+    def refused_nodes(*, resolvable: bool) -> dict[str, str]:
+        reasons = {
+            words: refused.reason
+            for words, refused in refusals.items()
+            if refused is not None and refused.resolvable is resolvable
+        }
+        chosen = tuple(map(reasons.__contains__, words))
+        told = map(reasons.__getitem__, compress(words, chosen))
+        return dict(zip(compress(node_names, chosen), told, strict=True))
+
+    return Filtered(
+        feasible=tuple(compress(node_names, map(fits.__getitem__, words))),
+        failed=refused_nodes(resolvable=True),
+        unresolvable=refused_nodes(resolvable=False),
+    )
+
+
+def _of_node(node: NodeSnapshot | None, demands: tuple[Demand, ...]) -> Refusal | None:
+    if node is None:
+        return Refusal(NOT_SEEN, resolvable=True)
+    if node.gpus is None:
+        return Refusal(node.problem, resolvable=False)
+    return refusal(node.gpus, demands)
 
 
 def refusal(gpus: NodeGpus, demands: tuple[Demand, ...]) -> Refusal | None:

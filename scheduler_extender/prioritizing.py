@@ -4,13 +4,14 @@ The score of a set is a list of terms in bands. Bands cannot be put into the pro
 sum without one flipping another, so nodes are ranked by their lists and the ranks are put into 0 to 10.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp2026.scheduler_extender.choosing import Key, best_key
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
 from mcp2026.scheduler_extender.wire import MAX_PRIORITY
 
 _NO_ROOM: Key = ()
@@ -19,37 +20,59 @@ _NO_ROOM: Key = ()
 
 @dataclass(frozen=True, slots=True)
 class RankedClass:
-    """Nodes that no score tells apart, by name. `gpus` are those of the first; None: there is no room."""
+    """Nodes that no score tells apart. `gpus` are those of the first; None: there is no room."""
 
     priority: int
     nodes: tuple[str, ...]
     gpus: NodeGpus | None
 
 
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The nodes in the order asked, the class of each, and what is known of each class.
+
+    `firsts` has the GPUs of the first node of each class; None: there is no room.
+    """
+
+    nodes: tuple[str, ...]
+    classes: tuple[str | None, ...]
+    priorities: Mapping[str | None, int]
+    firsts: Mapping[str | None, NodeGpus | None]
+
+    def priority_of_each(self) -> Iterator[int]:
+        """Yield the priority of each of `nodes`, 0 to 10."""
+        return map(self.priorities.__getitem__, self.classes)
+
+    def best(self, count: int) -> tuple[RankedClass, ...]:
+        """Return the `count` best classes, the best first, of equal ones the largest."""
+        sizes = Counter(self.classes)
+        best = sorted(self.priorities, key=lambda each: (-self.priorities[each], -sizes[each]))[:count]
+        members: dict[str | None, list[str]] = {each: [] for each in best}
+        for name, its in zip(self.nodes, self.classes, strict=True):
+            if its in members:
+                members[its].append(name)
+        return tuple(
+            RankedClass(self.priorities[each], tuple(members[each]), self.firsts[each]) for each in best
+        )
+
+
 def rank_nodes(
     snapshot: ClusterSnapshot, node_names: tuple[str, ...], demands: tuple[Demand, ...], memo: ScoreMemo
-) -> tuple[RankedClass, ...]:
-    """Return the nodes in classes with a priority from 0 to 10: 0 for all if the pod asks for no GPU."""
+) -> Ranking:
+    """Rank the nodes by their best devices for `demands`: all alike if the pod asks for no GPU."""
     if not demands:
-        return (RankedClass(0, node_names, None),)
-    members: dict[str, list[str]] = {}
-    firsts: dict[str, NodeGpus | None] = {}
-    for name in node_names:
-        node = snapshot.nodes.get(name)
-        gpus = node.gpus if node is not None else None
-        state = gpus.state if gpus is not None else ""
-        known = members.get(state)
-        if known is not None:
-            known.append(name)
-            continue
-        fits = gpus is not None and all(gpus.fits(demand) for demand in demands)
-        members[state] = [name]
-        firsts[state] = gpus if fits else None
-    keys = [_NO_ROOM if gpus is None else best_key(gpus, demands, memo) for gpus in firsts.values()]
-    return tuple(
-        RankedClass(priority, tuple(members[state]), gpus)
-        for priority, (state, gpus) in zip(ranks_to_priorities(keys), firsts.items(), strict=True)
-    )
+        return Ranking(node_names, ("",) * len(node_names), {"": 0}, {"": None})
+    classes = tuple(map(snapshot.states.get, node_names))
+    firsts = dict(zip(reversed(classes), reversed(node_names), strict=True))
+    gpus = {each: _with_room(snapshot.nodes.get(name), demands) for each, name in firsts.items()}
+    keys = [_NO_ROOM if free is None else best_key(free, demands, memo) for free in gpus.values()]
+    priorities = dict(zip(gpus, ranks_to_priorities(keys), strict=True))
+    return Ranking(node_names, classes, priorities, gpus)
+
+
+def _with_room(node: NodeSnapshot | None, demands: tuple[Demand, ...]) -> NodeGpus | None:
+    gpus = node.gpus if node is not None else None
+    return gpus if gpus is not None and all(gpus.fits(demand) for demand in demands) else None
 
 
 def ranks_to_priorities(keys: Sequence[tuple[int, ...]]) -> list[int]:

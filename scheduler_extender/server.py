@@ -6,6 +6,7 @@ with the moment (not synced, filled up) or the pod gets a 200 with an `Error`. p
 place for an error: there it is a 503 or 400, and the scheduler goes on without our answer.
 """
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +22,7 @@ from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.cluster_events import ObservedPod, observed_pod
-from mcp2026.scheduler_extender.decision_log import Decision, DecisionLog, RankedNodes, ranked_nodes
+from mcp2026.scheduler_extender.decision_log import Decision, DecisionLog, ranked_nodes
 from mcp2026.scheduler_extender.decisions import filter_result, priority_list
 from mcp2026.scheduler_extender.errors import (
     BindingRefusedError,
@@ -34,7 +35,7 @@ from mcp2026.scheduler_extender.errors import (
 from mcp2026.scheduler_extender.filtering import Filtered, filter_nodes
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
 from mcp2026.scheduler_extender.preempting import preempt
-from mcp2026.scheduler_extender.prioritizing import rank_nodes
+from mcp2026.scheduler_extender.prioritizing import Ranking, rank_nodes
 from mcp2026.scheduler_extender.request import Demand, demands_of
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
@@ -97,6 +98,7 @@ class ExtenderServer:
         self._binder = binder
         self._pods: OrderedDict[str, ObservedPod] = OrderedDict()
         self._decisions = DecisionLog()
+        self._noting: set[asyncio.Task[None]] = set()
         self._closing = False
 
     def verbs_app(self) -> web.Application:
@@ -145,9 +147,16 @@ class ExtenderServer:
         return _Answered(answer, Outcome.FITS if filtered.feasible else Outcome.NOTHING_FITS, pod.uid)
 
     async def _prioritize(self, body: bytes) -> _Answered:
-        ranking = await self._choices.call(_rank, body, self._snapshot(), self._memo)
-        self._decisions.ranked(ranking.uid, ranking.shown, time())
-        return _Answered(ranking.answer, Outcome.RANKED, ranking.uid)
+        ranked = await self._choices.call(_rank, body, self._snapshot(), self._memo)
+        noting = asyncio.create_task(self._note_ranking(ranked))
+        self._noting.add(noting)
+        noting.add_done_callback(self._noting.discard)
+        return _Answered(ranked.answer, Outcome.RANKED, ranked.uid)
+
+    async def _note_ranking(self, ranked: "_Ranked") -> None:
+        """Write down how nodes were ranked: after the answer, which nobody then waits for."""
+        shown = await self._choices.call(ranked_nodes, ranked.ranking, ranked.demands, self._memo)
+        self._decisions.ranked(ranked.uid, shown, time())
 
     async def _preempt(self, body: bytes) -> _Answered:
         args = await self._choices.call(decode_preemption, body)
@@ -251,18 +260,18 @@ def _filter(
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranking:
+class _Ranked:
     uid: str
+    demands: tuple[Demand, ...]
+    ranking: Ranking
     answer: bytes
-    shown: tuple[RankedNodes, ...]
 
 
-def _rank(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo) -> _Ranking:
+def _rank(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo) -> _Ranked:
     args = decode_args(body)
     demands = demands_of(args.spec)
-    classes = rank_nodes(snapshot, args.node_names, demands, memo)
-    answer = encode(priority_list(classes))
-    return _Ranking(args.pod.metadata.uid, answer, ranked_nodes(classes, demands, memo))
+    ranking = rank_nodes(snapshot, args.node_names, demands, memo)
+    return _Ranked(args.pod.metadata.uid, demands, ranking, encode(priority_list(ranking)))
 
 
 async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response, Outcome, str]:

@@ -157,10 +157,26 @@ class NodeSnapshot:
     problem: str = ""
     pods: tuple[PlacedPod, ...] = ()
 
+    @property
+    def state(self) -> str:
+        """Equal for nodes that no score can tell apart."""
+        return self.problem if self.gpus is None else self.gpus.state
+
+    @property
+    def words(self) -> str:
+        """Equal for nodes that no answer of ours can tell apart."""
+        return self.problem if self.gpus is None else self.gpus.words
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """All nodes by name, and what protects pods from being evicted."""
+    """All nodes by name, and what protects pods from being evicted.
+
+    `states` and `words` are those of the nodes, by name: a call about thousands of nodes looks each up there,
+    and thinks about each of the few that differ.
+    """
 
     nodes: Mapping[str, NodeSnapshot]
+    states: Mapping[str, str]
+    words: Mapping[str, str]
     budgets: tuple[ObservedBudget, ...] = ()

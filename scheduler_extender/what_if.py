@@ -57,10 +57,10 @@ def _place(cache: ClusterCache, pod: ObservedPod, log: DecisionLog, memo: ScoreM
     snapshot = cache.snapshot()
     filtered = filter_nodes(snapshot, tuple(snapshot.nodes), pod.demands)
     log.filtered(pod.key, pod.uid, pod.demands, filtered, at)
-    classes = rank_nodes(snapshot, filtered.feasible, pod.demands, memo)
-    log.ranked(pod.uid, ranked_nodes(classes, pod.demands, memo), at)
+    ranking = rank_nodes(snapshot, filtered.feasible, pod.demands, memo)
+    log.ranked(pod.uid, ranked_nodes(ranking, pod.demands, memo), at)
     if filtered.feasible:
-        best = max(classes, key=lambda ranked: ranked.priority)
+        (best,) = ranking.best(1)
         node = best.nodes[0]
         gpus = snapshot.nodes[node].gpus
         assignment = assignment_for(gpus, pod.demands, memo) if gpus is not None else {}

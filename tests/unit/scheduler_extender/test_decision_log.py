@@ -68,9 +68,9 @@ def test_no_more_classes_are_told_than_can_be_read() -> None:
     topologies = [topology(f"n{number}", "hgx-h100-8gpu", taken) for number, taken in enumerate(held)]
     snapshot = filled_cache(topologies).snapshot()
     memo = ScoreMemo()
-    classes = rank_nodes(snapshot, tuple(snapshot.nodes), whole(1), memo)
-    shown = ranked_nodes(classes, whole(1), memo)
-    assert len(classes) > CLASSES_SHOWN == len(shown)
+    ranking = rank_nodes(snapshot, tuple(snapshot.nodes), whole(1), memo)
+    shown = ranked_nodes(ranking, whole(1), memo)
+    assert len(ranking.priorities) > CLASSES_SHOWN == len(shown)
     assert shown[0].priority == 10
 
 

@@ -16,8 +16,8 @@ PAIRS = "4xa100-pcie-nvlink-pairs"
 def priorities(cluster: ClusterCache, asked: int, memo: ScoreMemo | None = None) -> dict[str, int]:
     snapshot = cluster.snapshot()
     memo = ScoreMemo() if memo is None else memo
-    classes = rank_nodes(snapshot, tuple(snapshot.nodes), whole(asked), memo)
-    return {name: nodes.priority for nodes in classes for name in nodes.nodes}
+    ranking = rank_nodes(snapshot, tuple(snapshot.nodes), whole(asked), memo)
+    return dict(zip(ranking.nodes, ranking.priority_of_each(), strict=True))
 
 
 def test_a_node_with_a_free_linked_pair_beats_one_with_split_gpus() -> None:
