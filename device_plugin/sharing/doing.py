@@ -1,9 +1,9 @@
 """Looks at the GPUs before a decision on sharing, and does the steps that it asks for. Blocking."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mcp2026.api.gpu_sharing import Sharing
+from mcp2026.api.gpu_sharing import Sharing, SharingMode
 from mcp2026.device_plugin.adapters.mps_daemons import MpsDaemons
 from mcp2026.device_plugin.driver import Driver, Reading
 from mcp2026.device_plugin.errors import GpuCallError, NvmlError
@@ -32,8 +32,13 @@ class Sight:
     facts: dict[str, GpuFacts]
 
 
-def look_at_gpus(driver: Driver, node_name: str, wanted: dict[str, Sharing]) -> Sight:
+def look_at_gpus(
+    driver: Driver, node_name: str, wanted: Mapping[str, Sharing], reserved: Collection[str]
+) -> Sight:
     """Return how the GPUs are set up; one that does not answer is left out.
+
+    Compute mode and processes are asked for only where they matter: on GPUs that are, or shall be, in mode
+    MIG or MPS (`reserved` are the UUIDs of those with a daemon). Not all boards and hypervisors tell them.
 
     Raises:
         NvmlError: the driver as a whole does not answer.
@@ -43,19 +48,27 @@ def look_at_gpus(driver: Driver, node_name: str, wanted: dict[str, Sharing]) -> 
     facts = {}
     for gpu in reading.machine.gpus:
         try:
-            facts[gpu.uuid] = _facts(driver, reading, gpu, wanted.get(gpu.uuid))
+            mode = wanted[gpu.uuid].mode if gpu.uuid in wanted else "Exclusive"
+            if mode in ("MIG", "MPS") or gpu.uuid in reserved or gpu.uuid in reading.mig_instances:
+                facts[gpu.uuid] = _facts(driver, reading, gpu, mode)
+            else:
+                facts[gpu.uuid] = GpuFacts(gpu.memory_mib, _capability(reading, gpu))
         except GpuCallError:
             continue
     return Sight(reading, facts)
 
 
-def _facts(driver: Driver, reading: Reading, gpu: Gpu, wanted: Sharing | None) -> GpuFacts:
+def _capability(reading: Reading, gpu: Gpu) -> tuple[int, int]:
+    return reading.compute_capabilities.get(gpu.uuid, (0, 0))
+
+
+def _facts(driver: Driver, reading: Reading, gpu: Gpu, mode: SharingMode) -> GpuFacts:
     profiles: tuple[MigProfile, ...] = ()
-    if wanted is not None and wanted.mode == "MIG" and gpu.mig_capable:
+    if mode == "MIG" and gpu.mig_capable:
         profiles = driver.mig_profiles(gpu.uuid)
     return GpuFacts(
         gpu.memory_mib,
-        reading.compute_capabilities.get(gpu.uuid, (0, 0)),
+        _capability(reading, gpu),
         driver.compute_mode(gpu.uuid),
         reading.mig_instances.get(gpu.uuid),
         reading.bare_mig_instances.get(gpu.uuid, ()),

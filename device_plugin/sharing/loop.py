@@ -115,7 +115,7 @@ class SharingLoop:
         daemons = await blocking_call(self._daemons.observe)
         now = time.monotonic()
         if not settled or self._sight is None or now - self._seen_at >= REREAD_S:
-            look = partial(look_at_gpus, node_name=self._node_name, wanted=wanted)
+            look = partial(look_at_gpus, node_name=self._node_name, wanted=wanted, reserved=daemons)
             try:
                 self._sight = await blocking_call(partial(self._probe.ask, look))
                 self._seen_at = now
