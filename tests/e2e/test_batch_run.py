@@ -245,7 +245,6 @@ def test_a_run_that_takes_too_long_is_ended(runs: Runs) -> None:
     assert (over - began).total_seconds() >= DEADLINE_S - 1  # times are whole seconds
     assert status["batch"]["attempts"] == 1
     assert not (runs.data / "unending-results.npy").exists()
-    assert rows_in_parts(runs.data / "unending-results.npy") > 0
 
 
 def test_the_image_has_what_data_sets_need(runs: Runs) -> None:
