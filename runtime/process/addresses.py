@@ -1,7 +1,6 @@
 """Everything that a server listens on: ports for HTTP and gRPC, and Unix sockets for both."""
 
 import asyncio
-import logging
 import os
 import socket
 import stat
@@ -13,9 +12,7 @@ from mcp2026.runtime.errors import AddressTakenError, ListenError
 from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.settings import Settings
 
-log = logging.getLogger("mcp2026.runtime")
-
-LEFT_BEHIND_SECONDS = 5.0
+LEFT_BEHIND_SECONDS = 3.0
 """Longest that an address is waited for: workers of a server that was killed hold it until they notice."""
 _LOOK_EVERY = 0.05
 
@@ -113,16 +110,12 @@ async def take_addresses(settings: Settings) -> Addresses:
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + LEFT_BEHIND_SECONDS
-    told = False
     while True:
         try:
             return Addresses(settings)
-        except AddressTakenError as error:
+        except AddressTakenError:
             if clock() > deadline:
                 raise
-            if not told:
-                log.warning("%s (waiting for it up to %.0f s)", error, LEFT_BEHIND_SECONDS)
-            told = True
         await asyncio.sleep(_LOOK_EVERY)
 
 
