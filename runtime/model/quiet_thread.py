@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 QUIETER_BY = 8
-"""Levels of niceness: a sixth of the share of a thread that serves, if both want one core (sched(7)).
+"""Levels of niceness: a sixth of what a thread that serves gets, if both want one core (sched(7)).
 
 With 6, loads took so much of a busy core that p99 rose by half; with 10, a load took three times as long.
 """
