@@ -27,6 +27,7 @@ from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.errors import AddressInUseError, ExtenderError
 from mcp2026.scheduler_extender.metrics import Metrics
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
+from mcp2026.scheduler_extender.scoring_ahead import score_ahead
 from mcp2026.scheduler_extender.server import ExtenderServer
 from mcp2026.scheduler_extender.settings import Settings, read_settings
 
@@ -87,7 +88,7 @@ async def run(settings: Settings) -> None:
         if settings.metrics_port is not None:
             app = server.health_app()
             runners.append(await _listen(app, settings.metrics_host, settings.metrics_port, "health"))
-        loops = [watch.run(), _expire(cache)]
+        loops = [watch.run(), _expire(cache), score_ahead(cache, memo, choices)]
         if certificates is not None:
             loops.append(certificates.follow())
         await _until_stopped(stop, loops)

@@ -69,7 +69,7 @@ def placed_pods(topology: ObservedTopology, pods: Mapping[str, ObservedPod]) -> 
             if units:
                 parts.setdefault(observed.resource, {})[observed.position] = units
         gpus = topology.holders.get(key) or frozenset(_reserved_gpus(pod, topology))
-        yield PlacedPod(pod, gpus, parts)
+        yield PlacedPod(pod, gpus, parts, shown=key in topology.holding)
 
 
 def _reserved_units(pod: ObservedPod, observed: ObservedParts, topology: ObservedTopology) -> int:

@@ -9,6 +9,7 @@ its containers have ended.
 """
 
 import sys
+from collections.abc import Callable
 
 from mcp2026.scheduler_extender.accounting import node_gpus, placed_pods
 from mcp2026.scheduler_extender.cluster_events import (
@@ -23,7 +24,7 @@ from mcp2026.scheduler_extender.cluster_events import (
     ObservedTopology,
     Seen,
 )
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeSnapshot
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
 
 NO_TOPOLOGY = "no GPUTopology for this node: is the device plugin running?"
 
@@ -35,6 +36,9 @@ class ClusterCache:
         self._nodes: dict[str, NodeSnapshot] = {}
         self._states: dict[str, str] = {}
         self._words: dict[str, str] = {}
+        self._new_states: dict[str, NodeGpus] = {}
+        self.on_new_state: Callable[[], None] = lambda: None
+        """Called whenever a node has come into another state, for `take_new_states`."""
         """Of each node: kept beside, and interned, so that thousands are looked up and compared fast."""
         self._topologies: dict[str, ObservedTopology] = {}
         self._pods: dict[str, ObservedPod] = {}
@@ -52,6 +56,10 @@ class ClusterCache:
     def waiting_for(self) -> tuple[Kind, ...]:
         """The kinds that were not listed yet; a snapshot is trustworthy once there are none."""
         return tuple(kind for kind in Kind if kind not in self._listed)
+
+    def take_new_states(self, most: int) -> list[NodeGpus]:
+        """Return up to `most` states that nodes have come into since they were last taken, each once."""
+        return [self._new_states.popitem()[1] for _ in range(min(most, len(self._new_states)))]
 
     @property
     def sizes(self) -> dict[Kind, int]:
@@ -181,8 +189,12 @@ class ClusterCache:
             self._set(self._view(node))
 
     def _set(self, node: NodeSnapshot) -> None:
+        state = sys.intern(node.state)
+        if node.gpus is not None and self._states.get(node.name) != state:
+            self._new_states[state] = node.gpus
+            self.on_new_state()
         self._nodes[node.name] = node
-        self._states[node.name] = sys.intern(node.state)
+        self._states[node.name] = state
         self._words[node.name] = sys.intern(node.words)
         self._snapshot = None
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from time import perf_counter, time
 
 import msgspec
@@ -22,6 +23,7 @@ from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.cluster_events import ObservedPod, observed_pod
+from mcp2026.scheduler_extender.cluster_map import cluster_map
 from mcp2026.scheduler_extender.decision_log import Decision, DecisionLog, ranked_nodes
 from mcp2026.scheduler_extender.decisions import filter_result, priority_list
 from mcp2026.scheduler_extender.errors import (
@@ -56,6 +58,11 @@ FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
 
 MAX_BODY_BYTES = 32 * 2**20
 """A verb's body: 5,000 whole nodes of 6 KiB each."""
+PAGE = Path(__file__).with_name("map.html").read_bytes()
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    "frame-ancestors 'none'"
+)
 PODS_REMEMBERED = 10_000
 """Pods between filter and bind; one that is forgotten is read from the API server."""
 
@@ -104,6 +111,8 @@ class ExtenderServer:
     def verbs_app(self) -> web.Application:
         """Return the application that serves the verbs, health and metrics."""
         app = self.health_app()
+        app.router.add_get("/", self._page)
+        app.router.add_get("/v1/cluster", self._cluster)
         app.router.add_get("/v1/decisions", self._all_decisions)
         app.router.add_get("/v1/decisions/{namespace}/{pod}", self._decisions_of_pod)
         verbs: dict[str, _Verb] = {
@@ -239,6 +248,20 @@ class ExtenderServer:
         except NotSyncedError as error:
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{error}\n")
         return web.Response(text="ok\n")
+
+    async def _page(self, _: web.Request) -> web.Response:
+        policy = (
+            "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+        )
+        return web.Response(body=PAGE, content_type="text/html", headers={"Content-Security-Policy": policy})
+
+    async def _cluster(self, _: web.Request) -> web.Response:
+        try:
+            snapshot = self._snapshot()
+        except NotSyncedError as error:
+            return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        rows = await self._filters.call(cluster_map, snapshot)
+        return web.Response(body=msgspec.json.encode(rows), content_type="application/json")
 
     async def _all_decisions(self, _: web.Request) -> web.Response:
         return _json(self._decisions.latest())

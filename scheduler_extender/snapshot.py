@@ -140,12 +140,13 @@ class NodeGpus:
 class PlacedPod:
     """A pod on a node with what it holds, or has reserved, there: whole GPUs, and units of parts.
 
-    `parts` maps a resource to the units of each GPU, by position.
+    `parts` maps a resource to the units of each GPU, by position. `shown`: the node's `GPUTopology` shows it.
     """
 
     pod: ObservedPod
     gpus: frozenset[int]
     parts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

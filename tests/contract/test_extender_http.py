@@ -327,6 +327,24 @@ async def test_decisions_can_be_asked_for_by_pod_where_the_verbs_are() -> None:
     assert len(uuids) == 2
 
 
+async def test_the_page_and_the_map_that_it_draws_are_served_where_the_verbs_are() -> None:
+    async with serving(some_cluster()) as session:
+        async with session.get("/") as response:
+            page = await response.text()
+            assert response.content_type == "text/html"
+            assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+        async with session.get("/v1/cluster") as response:
+            nodes = {node["name"]: node for node in await response.json()}
+    assert "v1/cluster" in page
+    assert [gpu["state"] for gpu in nodes["linked"]["gpus"]] == ["held", "held", "free", "free"]
+    assert "GPUTopology" in nodes["bare"]["problem"]
+
+
+async def test_the_map_is_told_once_the_cluster_was_read() -> None:
+    async with serving(ClusterCache()) as session, session.get("/v1/cluster") as response:
+        assert response.status == 503
+
+
 async def test_decisions_are_not_told_on_the_address_for_others() -> None:
     async with serving(some_cluster(), verbs=False) as session, session.get("/v1/decisions") as response:
         assert response.status == 404
