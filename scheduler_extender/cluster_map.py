@@ -44,9 +44,7 @@ def _row(node: NodeSnapshot) -> NodeRow:
 def _cells(node: NodeSnapshot, gpus: NodeGpus) -> Iterator[GpuCell]:
     parts = {part.position: (resource, part) for resource, those in gpus.parts.items() for part in those}
     for position, index in enumerate(gpus.indices):
-        holders = [
-            placed for placed in node.pods if position in placed.gpus or _has_parts(placed.parts, position)
-        ]
+        holders = [placed for placed in node.pods if _has(placed, position)]
         pods = tuple(placed.pod.key for placed in holders)
         if position in gpus.unhealthy:
             yield GpuCell(index, "unhealthy", pods)

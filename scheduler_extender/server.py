@@ -250,10 +250,8 @@ class ExtenderServer:
         return web.Response(text="ok\n")
 
     async def _page(self, _: web.Request) -> web.Response:
-        policy = (
-            "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-        )
-        return web.Response(body=PAGE, content_type="text/html", headers={"Content-Security-Policy": policy})
+        headers = {"Content-Security-Policy": PAGE_POLICY}
+        return web.Response(body=PAGE, content_type="text/html", charset="utf-8", headers=headers)
 
     async def _cluster(self, _: web.Request) -> web.Response:
         try:
