@@ -40,7 +40,7 @@ def test_a_gpu_that_hangs_is_named_and_hides_no_other(fake: Fake, driver_of: Sta
     driver = driver_of(nvml).open(IMPATIENT)
     reading = driver.read()
     assert [gpu.index for gpu in reading.machine.gpus] == [0, 2, 3]
-    assert reading.unreadable[1].startswith("nvmlDeviceGetName has not returned after 0.4")
+    assert reading.unreadable[1].startswith("nvmlDeviceGetName has not returned after ")
 
 
 def test_a_call_that_hangs_fails_and_the_next_ones_about_this_gpu_at_once(
@@ -50,7 +50,7 @@ def test_a_call_that_hangs_fails_and_the_next_ones_about_this_gpu_at_once(
     driver, uuids = opened(nvml, driver_of)
     nvml.fail("nvmlDeviceGetTemperature", 0, "HANG")
 
-    assert "nvmlDeviceGetTemperature has not returned after 0.4" in driver.vitals(uuids[0]).failure
+    assert "nvmlDeviceGetTemperature has not returned after " in driver.vitals(uuids[0]).failure
     calls = len(nvml.calls())
     for _ in range(20):
         assert "nvmlDeviceGetTemperature has not returned" in driver.vitals(uuids[0]).failure
@@ -129,7 +129,7 @@ def test_a_driver_that_hangs_as_a_whole_says_so(function: str, fake: Fake, drive
 def test_a_start_that_hangs_says_so(fake: Fake, driver_of: Start) -> None:
     nvml = fake(PAIRS)
     nvml.fail("nvmlInitWithFlags", "*", "HANG")
-    with pytest.raises(RemoteError, match=r"DriverNotRunningError.*nvmlInit has not returned after 0.4"):
+    with pytest.raises(RemoteError, match=r"DriverNotRunningError.*nvmlInit has not returned after "):
         driver_of(nvml).open(IMPATIENT)
 
 

@@ -77,7 +77,7 @@ def test_what_the_work_raises_is_raised() -> None:
 
 def test_a_call_that_hangs_names_its_subject_and_how_far_it_came(doors: Callable[[], Door]) -> None:
     caller, abandoned = caller_of("hangs")
-    with pytest.raises(HangingCallError, match=r"GPU 3: nvmlX has not returned after 0\.0\d") as error:
+    with pytest.raises(HangingCallError, match=r"GPU 3: nvmlX has not returned after \d") as error:
         caller.call("GPU 3", doors(), SHORT_S, lambda: "nvmlX")
     assert error.value.subject == "GPU 3"
     assert abandoned.count == 1
