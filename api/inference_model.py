@@ -13,8 +13,10 @@ from mcp2026.api.batch_run import Batch, BatchStatus, check_batch
 from mcp2026.api.canary import Canary, CanaryStatus, check_canary, effective_weights, status_of
 from mcp2026.api.conditions import Condition
 from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.gpu_devices import kind_of_resource, mig_resource
+from mcp2026.api.gpu_sharing import MigProfileName
 from mcp2026.api.lifecycle import Phase
-from mcp2026.api.names import GPU_RESOURCE
+from mcp2026.api.names import GPU_MEMORY_RESOURCE, GPU_RESOURCE, GPU_SHARED_RESOURCE
 from mcp2026.api.quality_of_service import QualityOfService, check_quality_of_service
 from mcp2026.api.schema_errors import explain
 from mcp2026.api.serving import Batching
@@ -85,10 +87,25 @@ class ModelVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 
 
 class Gpu(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """GPUs of each replica. `count` 0 serves on the CPU."""
+    """GPUs of each replica, whole or in parts. `count` 0 serves on the CPU."""
 
     count: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
-    sharing: Literal["Exclusive"] = "Exclusive"
+    sharing: Literal["Exclusive", "Shared", "MIG"] = "Exclusive"
+    memory_gi_b: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = msgspec.field(
+        name="memoryGiB", default=None
+    )
+    mig_profile: MigProfileName | None = None
+
+    @property
+    def request(self) -> tuple[str, int] | None:
+        """The extended resource of a replica's container, and how much of it; None for none."""
+        if not self.count:
+            return None
+        if self.mig_profile is not None:
+            return mig_resource(self.mig_profile), self.count
+        if self.memory_gi_b is not None:
+            return GPU_MEMORY_RESOURCE, self.memory_gi_b
+        return (GPU_SHARED_RESOURCE if self.sharing == "Shared" else GPU_RESOURCE), self.count
 
 
 class Resources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -318,10 +335,12 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
         )
     check_quality_of_service("spec.qos", spec.qos)
     for kind, quantities in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
-        if GPU_RESOURCE in quantities:
-            raise InvalidResourceError(
-                f"spec.resources.{kind}", f"{GPU_RESOURCE} is set here", "GPUs by spec.gpu.count alone"
-            )
+        for resource in quantities:
+            if kind_of_resource(resource) is not None:
+                raise InvalidResourceError(
+                    f"spec.resources.{kind}", f"{resource} is set here", "GPUs by spec.gpu alone"
+                )
+    _check_gpu(spec.gpu)
     if name in spec.depends_on:
         raise InvalidResourceError("spec.dependsOn", f"{name} depends on itself", "names of other models")
     if len(set(spec.depends_on)) != len(spec.depends_on):
@@ -336,6 +355,16 @@ def check_inference_model(name: str, spec: InferenceModelSpec) -> None:
                 "one Secret for both: its keys become environment of the servers",
             )
     _check_mode(spec)
+
+
+def _check_gpu(gpu: Gpu) -> None:
+    if gpu.memory_gi_b is not None and not (gpu.sharing == "Shared" and gpu.count == 1):
+        raise InvalidResourceError(
+            "spec.gpu.memoryGiB", f"{gpu.memory_gi_b} is given", "with sharing Shared and count 1 alone"
+        )
+    if (gpu.mig_profile is not None) != (gpu.sharing == "MIG"):
+        problem = "is not given" if gpu.mig_profile is None else f"{gpu.mig_profile} is given"
+        raise InvalidResourceError("spec.gpu.migProfile", problem, "with sharing MIG, and with it alone")
 
 
 def _check_labels(versions: tuple[ModelVersion, ...]) -> None:

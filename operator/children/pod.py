@@ -6,7 +6,6 @@ from mcp2026.api.inference_model import InferenceModel
 from mcp2026.api.names import (
     DEVICE_TYPE_ANNOTATION,
     DEVICE_TYPE_NVIDIA,
-    GPU_RESOURCE,
     MANIFEST_DIGEST_ANNOTATION,
     POD_NAME_VARIABLE,
     POD_NAMESPACE_VARIABLE,
@@ -97,7 +96,8 @@ def _of_the_pod(variable: str, field: str) -> dict[str, Any]:
 def resources(model: InferenceModel) -> dict[str, dict[str, str | int]]:
     """Return requests and limits; an extended resource is asked for by its limit alone."""
     limits: dict[str, str | int] = dict(model.spec.resources.limits)
-    if model.spec.gpu.count > 0:
-        limits[GPU_RESOURCE] = str(model.spec.gpu.count)
+    if (request := model.spec.gpu.request) is not None:
+        resource, amount = request
+        limits[resource] = str(amount)
     asked = {"requests": dict(model.spec.resources.requests), "limits": limits}
     return {kind: quantities for kind, quantities in asked.items() if quantities}

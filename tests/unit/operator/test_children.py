@@ -439,3 +439,28 @@ def test_the_digest_of_a_configuration_leaves_its_revision_out_and_nothing_else(
     assert serving_digest(serving_config(other, 1)) != serving_digest(
         serving_config(parse_inference_model(model()), 1)
     )
+
+
+@pytest.mark.parametrize(
+    ("gpu", "limit"),
+    [
+        ({"count": 2}, {"mcp2026.io/gpu": "2"}),
+        ({"count": 2, "sharing": "Shared"}, {"mcp2026.io/gpu-shared": "2"}),
+        ({"count": 1, "sharing": "Shared", "memoryGiB": 10}, {"mcp2026.io/gpu-memory": "10"}),
+        ({"count": 3, "sharing": "MIG", "migProfile": "1g.10gb+me"}, {"mcp2026.io/mig-1g.10gb.me": "3"}),
+        ({"count": 0, "sharing": "Shared"}, {}),
+    ],
+)
+def test_each_way_of_sharing_asks_for_its_own_resource(gpu: dict[str, Any], limit: dict[str, str]) -> None:
+    asked = parse_inference_model(
+        {
+            "metadata": {"name": "m", "uid": "u"},
+            "spec": {
+                "versions": [{"versionId": "v1", "weight": 100, "uri": "pvc://models/a.onnx"}],
+                "gpu": gpu,
+            },
+        }
+    )
+    pod = deployment(asked, SETTINGS)["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"].get("limits", {}) == limit
+    assert ("schedulerName" in pod) == bool(limit)
