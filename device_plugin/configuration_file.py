@@ -10,7 +10,7 @@ from mcp2026.device_plugin.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
-LOOK_INTERVAL_S = 1.0
+LOOK_INTERVAL_S = 2.0
 """How often the file is looked at. That of a ConfigMap is replaced through a link, which `stat` follows."""
 
 _State = tuple[int, int, int, int]

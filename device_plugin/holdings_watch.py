@@ -5,7 +5,7 @@ import logging
 import time
 from functools import partial
 
-from mcp2026.device_plugin.adapters.kubelet_client import held_devices
+from mcp2026.device_plugin.adapters.kubelet_client import PodResources
 from mcp2026.device_plugin.errors import KubeletError
 from mcp2026.device_plugin.holdings import Promises
 from mcp2026.device_plugin.inventory import Inventory
@@ -18,22 +18,26 @@ class HoldingsWatch:
     """Keeps `Snapshot.holdings` as pod-resources tells."""
 
     def __init__(self, settings: Settings, inventory: Inventory, promises: Promises) -> None:
-        self._settings = settings
+        self._interval_s = settings.holders_interval_s
+        self._kubelet = PodResources(settings.pod_resources_socket, settings.names)
         self._inventory = inventory
         self._promises = promises
         self._failure = ""
 
     async def run(self) -> None:
         """Ask every `holders_interval_s` until cancelled."""
-        while True:
-            await self.ask()
-            await asyncio.sleep(self._settings.holders_interval_s)
+        try:
+            while True:
+                await self.ask()
+                await asyncio.sleep(self._interval_s)
+        finally:
+            await self._kubelet.close()
 
     async def ask(self) -> None:
         """Ask once; what cannot be asked stays as it was known."""
         asked_at = time.monotonic()
         try:
-            told = await held_devices(self._settings.pod_resources_socket, self._settings.names)
+            told = await self._kubelet.held()
         except KubeletError as error:
             if str(error) != self._failure:
                 self._failure = str(error)

@@ -25,7 +25,7 @@ from mcp2026.device_plugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
-WATCH_INTERVAL_S = 0.5
+WATCH_INTERVAL_S = 1.0
 """How often the sockets are looked at, although a new one is told of at once."""
 LOCK_PATIENCE_S = 10.0
 """How long another plugin on the node is waited for to end: it may be the one that this one replaces."""
