@@ -50,6 +50,7 @@ class SharingLoop:
         self._wanted: dict[str, Sharing] = {}
         self._sight: Sight | None = None
         self._seen_at = 0.0
+        self._machine = inventory.snapshot.machine
         self._failure = ""
 
     async def run(self) -> None:
@@ -73,7 +74,11 @@ class SharingLoop:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 now = self._inventory.snapshot
-                while now.wanted == before.wanted and now.holdings == before.holdings:
+                while (
+                    now.wanted == before.wanted
+                    and now.holdings == before.holdings
+                    and now.machine is before.machine
+                ):
                     now = await self._inventory.next_after(now)
 
     async def _tick(self) -> bool:
@@ -81,6 +86,8 @@ class SharingLoop:
         snapshot = self._inventory.snapshot
         if not snapshot.wanted:
             return False
+        if snapshot.machine is not self._machine:  # it was read anew, after a reset perhaps
+            self._machine, self._sight = snapshot.machine, None
         wanted = {gpu.uuid: snapshot.wanted_of(gpu.uuid) for gpu in snapshot.machine.gpus}
         try:
             seen = await self._observe(wanted)
