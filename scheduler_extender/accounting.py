@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mcp2026.api.gpu_devices import DeviceKind, parse_device_id
 from mcp2026.scheduler_extender.cluster_events import ObservedParts, ObservedPod, ObservedTopology
-from mcp2026.scheduler_extender.snapshot import NodeGpus, Parts, PlacedPod
+from mcp2026.scheduler_extender.parts_placement import Parts
+from mcp2026.scheduler_extender.snapshot import NodeGpus, PlacedPod
 from mcp2026.topology.affinity import AffinityGraph
 
 
@@ -113,12 +114,13 @@ def _free_parts(
         else:
             taken += _reserved_memory(pod, observed.resource, topology.uuids[observed.position])
     if observed.position in topology.unhealthy:
-        return Parts(observed.position, observed.total, 0)
+        return Parts(observed.position, observed.total, 0, together=observed.together)
     return Parts(
         position=observed.position,
         total=observed.total,
         free=max(0, observed.total - taken),
         devices=tuple(device for device in observed.devices if device not in devices),
+        together=observed.together,
     )
 
 

@@ -4,14 +4,15 @@ Pods that are starting and that nothing was reserved for get theirs first. The n
 choose for them with this same scorer, so what it will take is foreseen with it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mcp2026.api.gpu_devices import DeviceId, DeviceKind
-from mcp2026.scheduler_extender.memory_placement import place_memory
+from mcp2026.scheduler_extender.parts_placement import PlacedParts, place_parts
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
-from mcp2026.scheduler_extender.snapshot import NodeGpus, Parts
+from mcp2026.scheduler_extender.snapshot import NodeGpus
 
 Key = tuple[int, ...]
 """Compares choices for one demand: the greater, the better."""
@@ -19,8 +20,9 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PartsChoice:
-    """How many parts to take of the GPU at each position, and the terms by which choices compare."""
+    """What each container gets, how many that are of each GPU, and the terms by which choices compare."""
 
+    placed: PlacedParts
     units: Mapping[int, int]
     terms: tuple[tuple[str, int], ...]
 
@@ -53,45 +55,24 @@ def unpromised(gpus: NodeGpus, memo: ScoreMemo) -> tuple[int, ...]:
 
 
 def choose_parts(gpus: NodeGpus, demand: Demand) -> PartsChoice:
-    """Return what to take for `demand` of GPUs that are sold in parts; the node must fit it.
+    """Return what to take for `demand` of GPUs that are sold in parts.
 
-    Memory: each container on the GPU that has least left afterwards, which keeps room for large requests.
-    Shares: one of each GPU as far as that goes, the fullest GPUs first, which keeps idle ones idle.
-    MIG devices: the fullest GPUs first.
+    Of nodes that fit, the one is better on whose GPUs less is left: large requests find room elsewhere.
+
+    Raises:
+        ValueError: the node does not fit the demand.
+
     """
-    parts = [part for part in gpus.parts.get(demand.resource, ()) if part.free]
-    if demand.kind is DeviceKind.MEMORY:
-        return _memory(parts, demand)
-    left = {part.position: part.free for part in parts}
-    taken: dict[int, int] = {}
-    fullest_first = sorted(parts, key=lambda part: (part.free, part.position))
-    wanted = demand.units
-    while wanted:
-        before = wanted
-        for part in fullest_first:
-            count = min(wanted, left[part.position], 1 if demand.kind is DeviceKind.SHARE else wanted)
-            if count:
-                left[part.position] -= count
-                taken[part.position] = taken.get(part.position, 0) + count
-                wanted -= count
-        if wanted == before:
-            raise ValueError(f"{demand} does not fit")
-    return PartsChoice(
-        taken, (("parts-of-one-gpu", -max(taken.values())), ("parts-left", -sum(left.values())))
-    )
-
-
-def _memory(parts: list[Parts], demand: Demand) -> PartsChoice:
-    left = {part.position: part.free for part in parts}
-    placed = place_memory(demand, left)
+    parts = gpus.parts.get(demand.resource, ())
+    placed = place_parts(demand, parts)
     if placed is None:
         raise ValueError(f"{demand} does not fit")
-    asked = dict(demand.containers) or {"": demand.units}
-    taken: dict[int, int] = {}
-    for container, position in placed.items():
-        taken[position] = taken.get(position, 0) + asked[container]
-    rest = sum(left[position] - units for position, units in taken.items())
-    return PartsChoice(taken, (("memory-left-gib", -rest),))
+    taken: Counter[int] = Counter()
+    for mine in placed.values():
+        taken.update(mine)
+    left = sum(part.free - taken[part.position] for part in parts if taken[part.position])
+    most = max(taken.values()) if demand.kind is DeviceKind.SHARE else 0
+    return PartsChoice(placed, taken, (("shares-of-one-gpu", -most), ("left-on-these-gpus", -left)))
 
 
 def assignment_for(
@@ -115,14 +96,6 @@ def assignment_for(
 
 def _devices_for(gpus: NodeGpus, demand: Demand, memo: ScoreMemo) -> dict[str, tuple[str, ...]]:
     greatest_first = sorted(demand.containers, key=lambda asked: -asked[1])
-    if demand.kind is DeviceKind.MEMORY:
-        free = {part.position: part.free for part in gpus.parts.get(demand.resource, ())}
-        placed = place_memory(demand, free)
-        if placed is None:
-            raise ValueError(f"{demand} does not fit")
-        return {
-            container: _gib_of(gpus.uuids[placed[container]], units) for container, units in demand.containers
-        }
     if demand.kind is DeviceKind.GPU:
         whole = unpromised(gpus, memo)
         if len(whole) < demand.units:
@@ -134,16 +107,24 @@ def _devices_for(gpus: NodeGpus, demand: Demand, memo: ScoreMemo) -> dict[str, t
             pool = tuple(gpu for gpu in pool if gpu not in mine)
             found[container] = tuple(gpus.uuids[gpu] for gpu in mine)
         return found
-    names = _named(gpus.parts.get(demand.resource, ()), choose_parts(gpus, demand).units)
-    return {container: tuple(next(names) for _ in range(units)) for container, units in greatest_first}
+    return _names_of_parts(gpus, demand)
 
 
-def _gib_of(uuid: str, count: int) -> tuple[str, ...]:
+def _names_of_parts(gpus: NodeGpus, demand: Demand) -> dict[str, tuple[str, ...]]:
+    free = {part.position: list(part.devices) for part in gpus.parts.get(demand.resource, ())}
+    found: dict[str, tuple[str, ...]] = {}
+    for container, mine in choose_parts(gpus, demand).placed.items():
+        names: list[str] = []
+        for position, units in mine.items():
+            if demand.kind is DeviceKind.MEMORY:
+                names += _gib_of(gpus.uuids[position], units)
+            else:
+                names += free[position][:units]
+                del free[position][:units]
+        found[container] = tuple(names)
+    return found
+
+
+def _gib_of(uuid: str, count: int) -> list[str]:
     """Return the names of `count` GiB of a GPU: which of them is of no account."""
-    return tuple(str(DeviceId(uuid, DeviceKind.MEMORY, number)) for number in range(count))
-
-
-def _named(parts: Iterable[Parts], units: Mapping[int, int]) -> Iterator[str]:
-    taken = [part.devices[: units.get(part.position, 0)] for part in parts]
-    deepest = max(map(len, taken), default=0)
-    return iter([devices[turn] for turn in range(deepest) for devices in taken if turn < len(devices)])
+    return [str(DeviceId(uuid, DeviceKind.MEMORY, number)) for number in range(count)]

@@ -101,14 +101,16 @@ class ObservedBudget:
 class ObservedParts:
     """A GPU that is sold in parts, at `position`: how many there are, and what each pod has of them.
 
-    `devices` names all parts; it is empty for GiB of memory, which are all alike. `taken` maps pods
-    (``namespace/name``) to how many they hold, `taken_devices` to which.
+    `devices` names all parts; it is empty for GiB of memory, which are all alike. `together`: what a
+    container gets must come from one GPU. `taken` maps pods (``namespace/name``) to how many they hold,
+    `taken_devices` to which.
     """
 
     resource: str
     position: int
     total: int
     devices: tuple[str, ...] = ()
+    together: bool = False
     taken: Mapping[str, int] = field(default_factory=dict)
     taken_devices: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
@@ -271,11 +273,16 @@ def _parts(position: int, gpu: GpuStatus) -> Iterator[ObservedParts]:
             devices = tuple(device.uuid for device in gpu.mig_devices if device.profile == profile)
             yield _with_holders(ObservedParts(mig_resource(profile), position, len(devices), devices), gpu)
     elif _sold_as(gpu, "TimeSlice", "MPS") and gpu.sharing.unit == "Memory":
-        yield _with_holders(ObservedParts(GPU_MEMORY_RESOURCE, position, gpu.memory_mi_b // 1024), gpu)
+        gib = gpu.memory_mi_b // 1024
+        yield _with_holders(ObservedParts(GPU_MEMORY_RESOURCE, position, gib, together=True), gpu)
     elif _sold_as(gpu, "TimeSlice", "MPS"):
         numbers = range(gpu.sharing.replicas or DEFAULT_REPLICAS)
         shares = tuple(str(DeviceId(gpu.uuid, DeviceKind.SHARE, number)) for number in numbers)
-        yield _with_holders(ObservedParts(GPU_SHARED_RESOURCE, position, len(shares), shares), gpu)
+        # A process speaks to one MPS daemon, and there is one for each GPU.
+        together = gpu.sharing.mode == "MPS"
+        yield _with_holders(
+            ObservedParts(GPU_SHARED_RESOURCE, position, len(shares), shares, together=together), gpu
+        )
 
 
 def _with_holders(parts: ObservedParts, gpu: GpuStatus) -> ObservedParts:

@@ -3,6 +3,8 @@
 docs/decisions/0110 says in which order sets are compared and what becomes of kube-scheduler's proposal.
 """
 
+from dataclasses import replace
+
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.budgets import budgets_broken, is_protected
 from mcp2026.scheduler_extender.choosing import unpromised
@@ -100,25 +102,25 @@ def _victims_for(
     staying = [placed for placed in lower if not placed.pod.leaving]
     leaving = [placed for placed in lower if placed.pod.leaving]
     if demand.kind is DeviceKind.GPU:
-        free = set(unpromised(gpus, memo)).union(*(placed.gpus for placed in leaving)) - gpus.unhealthy
+        available = set(unpromised(gpus, memo)).union(*(placed.gpus for placed in leaving)) - gpus.unhealthy
         occupants = [
             _occupant(placed, usable, snapshot)
             for placed in staying
             if (usable := placed.gpus - gpus.unhealthy - gpus.not_whole)
         ]
-        eviction = cheapest_eviction(gpus.graph, free, occupants, demand.units)
+        eviction = cheapest_eviction(gpus.graph, available, occupants, demand.units)
         return None if eviction is None else eviction.victims
-    free_units = {
-        part.position: part.free + sum(_units(placed, demand, part.position) for placed in leaving)
+    free = [
+        replace(part, free=part.free + sum(_units(placed, demand, part.position) for placed in leaving))
         for part in gpus.parts.get(demand.resource, ())
         if part.position not in gpus.unhealthy
-    }
+    ]
     holders = [
         PartsHolder(_occupant(placed, frozenset(), snapshot), units)
         for placed in staying
         if (units := placed.parts.get(demand.resource))
     ]
-    return cheapest_holders(demand, free_units, holders)
+    return cheapest_holders(demand, free, holders)
 
 
 def _units(placed: PlacedPod, demand: Demand, position: int) -> int:

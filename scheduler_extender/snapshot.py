@@ -5,26 +5,13 @@ people use.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.cluster_events import ObservedBudget, ObservedPod
-from mcp2026.scheduler_extender.memory_placement import place_memory
+from mcp2026.scheduler_extender.parts_placement import Parts, place_parts
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.topology.affinity import AffinityGraph
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """A GPU that is sold in parts: how many it has, and how many of them are free.
-
-    `devices` names the free ones, except for GiB of memory, which are all alike.
-    """
-
-    position: int
-    total: int
-    free: int
-    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +54,10 @@ class NodeGpus:
         object.__setattr__(self, "available", max(0, len(free) - sum(self.promised)))
         state = f"{self.fingerprint} {free} {self.promised}"
         if self.parts:
-            counts = {name: [(part.position, part.free) for part in self.parts[name]] for name in self.parts}
+            counts = {
+                name: [(part.position, part.free, part.together) for part in self.parts[name]]
+                for name in self.parts
+            }
             state += f" {counts} {dict(self.promised_parts)}"
         object.__setattr__(self, "state", state)
         object.__setattr__(self, "room", self._describe_room())
@@ -91,19 +81,19 @@ class NodeGpus:
         """Tell whether there is room for `demand` now."""
         if demand.kind is DeviceKind.GPU:
             return demand.units <= self.available
-        if demand.kind is DeviceKind.MEMORY:
-            free_on = {part.position: part.free for part in self.parts.get(demand.resource, ())}
-            return place_memory(demand, free_on) is not None
-        return demand.units <= self.free_parts(demand.resource)
+        parts = self.parts.get(demand.resource, ())
+        return demand.units <= self.free_parts(demand.resource) and place_parts(demand, parts) is not None
 
     def could_fit(self, demand: Demand) -> bool:
         """Tell whether there would be room for `demand` if every pod went."""
         if demand.kind is DeviceKind.GPU:
             return demand.units <= self.healthy
-        parts = [part for part in self.parts.get(demand.resource, ()) if part.position not in self.unhealthy]
-        if demand.kind is DeviceKind.MEMORY:
-            return place_memory(demand, {part.position: part.total for part in parts}) is not None
-        return demand.units <= sum(part.total for part in parts)
+        empty = [
+            replace(part, free=part.total)
+            for part in self.parts.get(demand.resource, ())
+            if part.position not in self.unhealthy
+        ]
+        return place_parts(demand, empty) is not None
 
     def free_parts(self, resource: str) -> int:
         """Return how many parts of `resource` are free, less those that starting pods will take."""

@@ -1,10 +1,10 @@
 """Which holders of shares, GiB or MIG devices must go so that a pod gets as many as it asks for? Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mcp2026.api.gpu_devices import DeviceKind
-from mcp2026.scheduler_extender.memory_placement import place_memory
+from mcp2026.scheduler_extender.parts_placement import Parts, place_parts
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.victims import LOWEST_PRIORITY, Occupant
 
@@ -18,17 +18,19 @@ class PartsHolder:
 
 
 def cheapest_holders(
-    demand: Demand, free: Mapping[int, int], holders: Sequence[PartsHolder]
+    demand: Demand, free: Sequence[Parts], holders: Sequence[PartsHolder]
 ) -> tuple[Occupant, ...] | None:
-    """Return who must go so that `demand` fits into the `free` units of each GPU; None where it never does.
+    """Return who must go so that `demand` fits into what is `free` of each GPU; None where it never does.
 
-    Memory for one container is freed on one GPU: each is tried. The holders that cost least go first until
+    What must come from one GPU is freed on one: each is tried. The holders that cost least go first until
     there is room, then all that went without need come back, the most important first. This is not always
     the least number of pods, but never a more important pod than need be.
     """
     pools: list[Sequence[PartsHolder]] = [holders]
-    if demand.kind is DeviceKind.MEMORY and len(demand.containers) <= 1:
-        pools = [[holder for holder in holders if position in holder.units] for position in free]
+    if len(demand.containers) <= 1:
+        pools += [
+            [holder for holder in holders if part.position in holder.units] for part in free if part.together
+        ]
     evictions = (_enough_of(demand, free, pool) for pool in pools)
     possible = [victims for victims in evictions if victims is not None]
     cheapest = min(possible, key=_cost, default=None)
@@ -36,7 +38,7 @@ def cheapest_holders(
 
 
 def _enough_of(
-    demand: Demand, free: Mapping[int, int], pool: Sequence[PartsHolder]
+    demand: Demand, free: Sequence[Parts], pool: Sequence[PartsHolder]
 ) -> tuple[PartsHolder, ...] | None:
     victims: list[PartsHolder] = []
     for holder in (None, *sorted(pool, key=_importance)):
@@ -69,12 +71,9 @@ def _cost(victims: Sequence[PartsHolder]) -> tuple[int, ...]:
     )
 
 
-def _fits(demand: Demand, free: Mapping[int, int], victims: Iterable[PartsHolder]) -> bool:
-    room = dict(free)
+def _fits(demand: Demand, free: Sequence[Parts], victims: Iterable[PartsHolder]) -> bool:
+    freed: Counter[int] = Counter()
     for holder in victims:
-        for position, units in holder.units.items():
-            if position in room:
-                room[position] += units
-    if demand.kind is DeviceKind.MEMORY:
-        return place_memory(demand, room) is not None
-    return sum(room.values()) >= demand.units
+        freed.update(holder.units)
+    room = [replace(part, free=part.free + freed[part.position]) for part in free]
+    return place_parts(demand, room) is not None

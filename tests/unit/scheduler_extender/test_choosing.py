@@ -97,6 +97,18 @@ def test_one_share_is_of_the_gpu_that_is_in_use() -> None:
     assert names == {"main": {GPU_SHARED_RESOURCE: (f"{gpu['uuid']}::1",)}}
 
 
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_shares_through_mps_are_of_one_gpu(replicas: int) -> None:
+    document = topology("n", FOUR)
+    for gpu in (1, 2):
+        document["status"]["gpus"][gpu]["sharing"] = shared("MPS", replicas=replicas)
+    gpus, wanted = node(document), asking(main={GPU_SHARED_RESOURCE: 3})
+    assert all(gpus.fits(demand) for demand in wanted) is (replicas == 3)
+    if replicas == 3:
+        names = assignment_for(gpus, wanted, ScoreMemo())["main"][GPU_SHARED_RESOURCE]
+        assert len({name.partition("::")[0] for name in names}) == 1
+
+
 def test_memory_goes_where_least_is_left() -> None:
     document = topology("n", FOUR)
     for gpu, taken in ((0, 0), (1, 50), (2, 70)):
@@ -127,7 +139,15 @@ def nodes_and_pods(draw: st.DrawFn) -> tuple[NodeGpus, tuple[Demand, ...]]:
     document = topology("n", FOUR, dict.fromkeys(draw(st.sets(st.integers(0, 3), max_size=2)), "x/a"))
     for place, gpu in enumerate(document["status"]["gpus"]):
         sharing = draw(
-            st.sampled_from([None, shared("TimeSlice", replicas=3), shared("MPS", "Memory"), shared("MIG")])
+            st.sampled_from(
+                [
+                    None,
+                    shared("TimeSlice", replicas=3),
+                    shared("MPS", replicas=2),
+                    shared("MPS", "Memory"),
+                    shared("MIG"),
+                ]
+            )
         )
         if sharing is None:
             continue

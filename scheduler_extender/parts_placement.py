@@ -1,0 +1,72 @@
+"""Of which GPU does each container of a pod get its shares, GiB or MIG devices? Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mcp2026.api.gpu_devices import DeviceKind
+from mcp2026.scheduler_extender.request import Demand
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A GPU that is sold in parts: how many it has, and how many of them are free.
+
+    `devices` names the free ones, except for GiB of memory, which are all alike. `together`: what a container
+    gets must come from one GPU (GiB, and shares through MPS: a process speaks to one daemon).
+    """
+
+    position: int
+    total: int
+    free: int
+    devices: tuple[str, ...] = ()
+    together: bool = False
+
+
+PlacedParts = Mapping[str, Mapping[int, int]]
+"""Container → position of the GPU → units. What only an init container asks for goes by an empty name."""
+
+
+def place_parts(demand: Demand, parts: Iterable[Parts]) -> PlacedParts | None:
+    """Return how many units of which GPU each container gets; None if they do not fit.
+
+    The greatest container first. From one GPU where they must come from one: where least is left, which keeps
+    room for large requests. Else MIG devices from the fullest GPUs, and shares one of each GPU as far as that
+    goes, the fullest first, which keeps idle GPUs idle. With the few containers of a pod this finds a way if
+    there is one, and it is how devices are then chosen, so what is promised can be kept.
+    """
+    by_position = {part.position: part for part in parts}
+    left = {position: part.free for position, part in by_position.items()}
+    placed: dict[str, dict[int, int]] = {}
+    for container, units in sorted(demand.containers, key=lambda asked: -asked[1]) or [("", demand.units)]:
+        mine = _of_one_gpu(by_position, left, units)
+        if mine is None and demand.kind is not DeviceKind.MEMORY:
+            apart = {position: left[position] for position, part in by_position.items() if not part.together}
+            mine = _of_several(apart, units, one_each=demand.kind is DeviceKind.SHARE)
+        if mine is None:
+            return None
+        for position, count in mine.items():
+            left[position] -= count
+        placed[container] = mine
+    return placed
+
+
+def _of_one_gpu(parts: Mapping[int, Parts], left: Mapping[int, int], units: int) -> dict[int, int] | None:
+    enough = [position for position, part in parts.items() if part.together and left[position] >= units]
+    if not enough:
+        return None
+    return {min(enough, key=lambda position: (left[position], position)): units}
+
+
+def _of_several(free: Mapping[int, int], units: int, *, one_each: bool) -> dict[int, int] | None:
+    if sum(free.values()) < units:
+        return None
+    left = dict(free)
+    taken: dict[int, int] = {}
+    while units:
+        for position in sorted(left, key=lambda position: (free[position], position)):
+            count = min(units, left[position], 1 if one_each else units)
+            if count:
+                left[position] -= count
+                taken[position] = taken.get(position, 0) + count
+                units -= count
+    return taken
