@@ -133,6 +133,27 @@ def test_a_start_that_hangs_says_so(fake: Fake, driver_of: Start) -> None:
         driver_of(nvml).open(IMPATIENT)
 
 
+def test_a_start_that_hangs_and_succeeds_after_all_is_undone(fake: Fake, driver_of: Start) -> None:
+    nvml = fake(PAIRS)
+    nvml.fail("nvmlInitWithFlags", "*", "HANG")
+    driver = driver_of(nvml)
+    with pytest.raises(RemoteError, match="DriverNotRunningError"):
+        driver.open(IMPATIENT)
+    nvml.heal()
+    until(lambda: nvml.calls()[-1] == "nvmlShutdown")
+    assert driver.open(IMPATIENT).read().unreadable == {}
+
+
+def test_starts_that_fail_leave_no_threads(fake: Fake, driver_of: Start) -> None:
+    nvml = fake(PAIRS)
+    nvml.fail("nvmlInitWithFlags", "*", "NVML_ERROR_DRIVER_NOT_LOADED")
+    driver = driver_of(nvml)
+    for start in (driver.open, driver.listen) * 10:
+        with pytest.raises(RemoteError, match="DriverNotRunningError"):
+            start()
+    until(lambda: driver.threads() == 1)
+
+
 def test_closing_waits_for_no_call_that_hangs_and_the_last_one_shuts_down(
     fake: Fake, driver_of: Start
 ) -> None:

@@ -5,7 +5,7 @@ NVML counts how often it was started; the driver and the event source each start
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from threading import Event
 
 import pynvml
 
@@ -15,7 +15,12 @@ from mcp2026.device_plugin.adapters.nvml.deadlines import (
     HangingCallError,
     TooManyHangingError,
 )
-from mcp2026.device_plugin.errors import DriverNotRunningError, DriverTooOldError, NoDriverLibraryError
+from mcp2026.device_plugin.errors import (
+    DriverNotRunningError,
+    DriverTooOldError,
+    NoDriverLibraryError,
+    NvmlError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Deadlines:
 
 
 def start_nvml(caller: DeadlineCaller, timeout_s: float) -> None:
-    """Start NVML.
+    """Start NVML; if that fails, `caller` is closed, and a start that hangs is undone once it succeeds.
 
     Raises:
         NoDriverLibraryError: there is no libnvidia-ml.so.1.
@@ -43,16 +48,31 @@ def start_nvml(caller: DeadlineCaller, timeout_s: float) -> None:
 
     """
     calls = Calls()
+    started = Event()
+
+    def start() -> None:
+        calls.ask(pynvml.nvmlInit)
+        started.set()
+
+    def undo() -> None:
+        if started.is_set():
+            stop_nvml()
+
     try:
-        caller.call("", partial(calls.ask, pynvml.nvmlInit), timeout_s, lambda: calls.now)
-    except CallError as error:
-        if error.code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-            raise NoDriverLibraryError from error
-        if error.code == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
-            raise DriverTooOldError("nvmlInitWithFlags", "") from error
-        raise DriverNotRunningError(error.reason) from error
-    except (HangingCallError, TooManyHangingError) as error:
-        raise DriverNotRunningError(str(error)) from error
+        caller.call("", start, timeout_s, lambda: calls.now)
+    except (CallError, HangingCallError, TooManyHangingError) as error:
+        caller.close(undo, 0.0)
+        raise _why_not_started(error) from error
+
+
+def _why_not_started(error: Exception) -> NvmlError:
+    if not isinstance(error, CallError):
+        return DriverNotRunningError(str(error))
+    if error.code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+        return NoDriverLibraryError()
+    if error.code == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+        return DriverTooOldError("nvmlInitWithFlags", "")
+    return DriverNotRunningError(error.reason)
 
 
 def stop_nvml() -> None:
