@@ -9,7 +9,12 @@ from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.device_plugin.adapters.folder_watch import FolderWatch
 from mcp2026.device_plugin.adapters.kubelet_client import RegistrationError, register
 from mcp2026.device_plugin.adapters.node_lock import NodeLock
-from mcp2026.device_plugin.adapters.plugin_server import DevicePluginService, PluginServer, socket_identity
+from mcp2026.device_plugin.adapters.plugin_server import (
+    DevicePluginService,
+    PluginServer,
+    remove_left_sockets,
+    socket_identity,
+)
 from mcp2026.device_plugin.devices import Snapshot
 from mcp2026.device_plugin.errors import (
     AnotherPluginError,
@@ -84,10 +89,13 @@ class Registrar:
         """
         began = time.monotonic()
         patience_s = min(LOCK_PATIENCE_S, self._settings.kubelet_timeout_s)
+        ours: bool | None = None
         seen: Snapshot | None = None
         try:
             while True:
-                ours = self._lock.take()
+                had, ours = ours, self._lock.take()
+                if ours and not had:
+                    remove_left_sockets(self._settings.plugin_directory, self._settings.names.all_sockets)
                 if ours is False and time.monotonic() - began > patience_s:
                     raise AnotherPluginError(self._settings.plugin_directory)
                 if self._inventory.snapshot is not seen:

@@ -25,6 +25,11 @@ class ResourceNames:
         """Return the file name of the socket on which our `resource` is served."""
         return f"{self.socket_prefix}{_base(resource)}.sock"
 
+    @property
+    def all_sockets(self) -> str:
+        """The pattern that fits the file names of all our sockets."""
+        return f"{self.socket_prefix}*.sock"
+
 
 def _base(resource: str) -> str:
     return resource.partition("/")[2]

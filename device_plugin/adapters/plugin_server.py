@@ -213,3 +213,10 @@ def _clear_path(path: Path) -> None:
             raise SocketInUseError(path, "served by another process")
     with suppress(FileNotFoundError):
         path.unlink()
+
+
+def remove_left_sockets(directory: Path, pattern: str) -> None:
+    """Remove sockets that fit `pattern` and that nobody serves: a plugin that was killed left them."""
+    for path in directory.glob(pattern):
+        with suppress(SocketInUseError, OSError):
+            _clear_path(path)

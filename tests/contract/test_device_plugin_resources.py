@@ -209,6 +209,20 @@ def test_a_cdi_folder_that_cannot_be_made_ends_it_with_what_to_do(
     assert "Traceback" not in plugin.log
 
 
+def test_sockets_that_a_killed_plugin_left_are_removed(
+    kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin, configuration: Path
+) -> None:
+    write(configuration, "sharing: {mode: TimeSlice}\n")
+    killed = start_plugin(nvml, f"--config={configuration}")
+    registered(kubelet, "gpu-shared")
+    killed.process.kill()
+    killed.process.wait()
+    assert (kubelet.directory / "mcp2026-gpu-shared.sock").exists()
+    plugin = start_plugin(nvml)
+    plugin.wait_for_log("registered mcp2026.io/gpu with")
+    assert sorted(path.name for path in kubelet.directory.glob("mcp2026*")) == ["mcp2026-gpu.sock"]
+
+
 def test_a_second_plugin_on_the_node_is_refused_whatever_its_resources_are_called(
     kubelet: FakeKubelet, nvml: FakeNvml, start_plugin: StartPlugin
 ) -> None:
