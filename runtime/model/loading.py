@@ -57,7 +57,7 @@ def load_model(
             version = load_version(config, served, threads, provider, counters, quiet)
             if live and not (may_differ or config.allow_incompatible):
                 _check_compatible(_reference(live, config), version, served.path)
-        if cold and version is not before:
+        if cold and version is not before and warm_up_seconds > 0:
             warm = partial(warm_up, version, served.path, warm_up_seconds)
             warm() if quiet is None else quiet.run(warm)
         versions.append(version)
