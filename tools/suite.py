@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 ALONE: Final = ("serial", "control_plane", "kwok", "node")
-"""Marks of tests that run one after another, in one process."""
+"""Marks of tests that run one after another, in one process. Unit tests have none: they use no clusters and
+measure nothing."""
 MOST_AT_A_TIME: Final = 4
 """Tests of the contracts start servers, which want a core as well."""
 _NOTHING_SELECTED: Final = 5
@@ -47,11 +48,12 @@ class Outcome:
 def parts(processes: int) -> tuple[Part, ...]:
     """Return the parts in the order in which they run: what says most in a minute comes first."""
     marks = " or ".join(ALONE)
-    sharing = ("-m", f"not ({marks})", "-n", str(processes), "--dist", "loadfile")
+    sharing = ("-n", str(processes), "--dist", "loadfile")
+    others = ("tests", "--ignore=tests/unit", "-m")
     return (
         Part(f"unit tests, {processes} at a time", ("tests/unit", *sharing)),
-        Part(f"contract tests, {processes} at a time", ("tests", "--ignore=tests/unit", *sharing)),
-        Part("what has the machine to itself: measurements, control planes, a node", ("tests", "-m", marks)),
+        Part(f"contract tests, {processes} at a time", (*others, f"not ({marks})", *sharing)),
+        Part("what has the machine to itself: measurements, control planes, a node", (*others, marks)),
     )
 
 
