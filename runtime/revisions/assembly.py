@@ -35,8 +35,9 @@ async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConf
             check_batching(settings, whole)
             return whole
 
+        (asked,) = settings.models or (None,)
         following = asyncio.create_task(
-            Follower(live.model, mailbox, rounds, with_flags, report, bring).run(live.revision)
+            Follower(live.model, mailbox, rounds, with_flags, report, bring, asked).run(live.revision)
         )
         stack.callback(following.cancel)
         following.add_done_callback(lambda _: stop.set())

@@ -69,6 +69,7 @@ class Follower:
         with_flags: Callable[[ServingConfig], ServingConfig],
         report: Report,
         bring: Bring | None = None,
+        asked: ServingConfig | None = None,
     ) -> None:
         """Follow the revisions of `model`.
 
@@ -79,6 +80,8 @@ class Follower:
             with_flags: adds what the server's flags say; raises SettingsError.
             report: is told after each attempt, and first of all what is live at the start.
             bring: fetches what lies elsewhere, beside the traffic; another document ends it.
+            asked: what the server was started with. A document without a number that says the same is
+                nothing new, though clients may have changed what is served since.
 
         """
         self._model = model
@@ -87,6 +90,7 @@ class Follower:
         self._with_flags = with_flags
         self._report = report
         self._bring = bring
+        self._asked = asked
         self._live = 0
 
     async def run(self, live: int) -> int:
@@ -121,7 +125,10 @@ class Follower:
                 raise _StoppedError(config.revision)  # it cannot be taken back, so no other comes after it
             if revision is not None and revision < self._live:
                 return True
-            wanted = await self._brought(self._with_flags(config), document)
+            asked = self._with_flags(config)
+            if not numbered and asked == self._asked:
+                return True
+            wanted = await self._brought(asked, document)
             made = await self._rounds.serve_next(
                 lambda models: self._newer(models, wanted, numbered=numbered)
             )
@@ -136,7 +143,7 @@ class Follower:
         except FetchError as error:
             self._failed(revision, str(error))
             return False
-        self._live = made.revision
+        self._live, self._asked = made.revision, asked
         versions = ", ".join(f"{one.version_id}={one.weight}" for one in made.versions)
         log.info("revision %d of %s is live: %s", made.revision, made.model, versions)
         self._report(Standing(made.revision))

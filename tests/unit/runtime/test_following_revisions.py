@@ -377,3 +377,23 @@ async def test_what_cannot_be_fetched_is_reported_and_tried_again(monkeypatch: p
     assert standings[1].failed == 2
     assert "cannot fetch s3://bucket/key: nothing came for 30 s" in standings[1].problem
     assert standings[2] == Standing(2)
+
+
+async def test_the_file_of_the_start_takes_nothing_back_that_clients_have_changed_since() -> None:
+    """It may be read after the first registration."""
+    workers, told, mailbox = Workers(), Told(), Newest()
+    started = config(1)
+    workers.models["model"] = config(2, 50)
+    follower = Follower("model", mailbox, workers, as_it_is, told, asked=started)
+    task = asyncio.create_task(follower.run(1))
+    unnumbered = msgspec.json.decode(document(1))
+    del unnumbered["revision"]
+    mailbox.put(msgspec.json.encode(unnumbered))
+    await told.until(1)
+    await asyncio.sleep(0.05)
+    assert workers.served == []
+    unnumbered["versions"][0]["weight"], unnumbered["versions"][1]["weight"] = 20, 80
+    mailbox.put(msgspec.json.encode(unnumbered))
+    await told.until(2)
+    assert workers.served == [3]
+    task.cancel()
