@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from bench.commands import comparing, own_server, peers, placement, plugin_footprint
+from bench.commands import comparing, own_server, peers, placement, plugin_footprint, simulate
 from bench.errors import BenchError
 from tools.cluster.errors import ClusterError
 
@@ -22,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     peers.add_commands(commands)
     placement.add_commands(commands)
     plugin_footprint.add_commands(commands)
+    simulate.add_commands(commands)
     return root
 
 
