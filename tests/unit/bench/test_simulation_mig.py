@@ -23,7 +23,7 @@ MODEL = ServedModel("model", 9_000, 50, 0, 10, 0.5, 1, 100)
 
 
 def test_one_at_a_time_waits_as_the_formula_says() -> None:
-    """Pollaczek and Khinchine: with runs of 10 ms and a load of 0.5, the mean wait is 0.5 * 10 / 2 / 0.5 ms."""
+    """Pollaczek and Khinchine: runs of 10 ms and a load of 0.5 make a mean wait of 0.5 * 10 / 2 / 0.5 ms."""
     (found,) = latencies_ms([MODEL], 7, seconds=600, seed=1).values()
     assert fmean(found) == pytest.approx(15, rel=0.03)
     assert min(found) == pytest.approx(10)
