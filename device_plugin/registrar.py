@@ -134,7 +134,9 @@ class Registrar:
             self._metrics.registrations.labels("failed").inc()
             log.warning("registering %s with the kubelet failed: %s", served.name, error)
         else:
-            served.registration.succeeded(kubelet, time.monotonic())
+            # A kubelet that was starting may have replaced its socket while the call waited for it.
+            now = socket_identity(self._settings.kubelet_socket) or kubelet
+            served.registration.succeeded(now, time.monotonic())
             self._metrics.registrations.labels("succeeded").inc()
             self._ever_registered = True
             log.info("registered %s with the kubelet", served.name)
