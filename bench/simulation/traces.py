@@ -13,7 +13,7 @@ import msgspec
 from bench.errors import BenchError
 from bench.simulation.jobs import Job
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
@@ -23,14 +23,14 @@ class Arrivals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Poisson, or Poisson bursts of a geometric number of jobs that come at once."""
 
     process: Literal["poisson", "bursts"] = "poisson"
-    mean_burst: Annotated[float, msgspec.Meta(ge=1)] = 1.0
+    mean_burst: Annotated[float, msgspec.Meta(ge=1, le=1e6)] = 1.0
 
 
 class Durations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Log-normal; `sigma` is the standard deviation of the logarithm."""
 
     median_s: Positive
-    sigma: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    sigma: Annotated[float, msgspec.Meta(ge=0, le=10)] = 1.0
 
     @property
     def mean_s(self) -> float:
@@ -127,7 +127,7 @@ def _drawn(shares: Mapping[int, int], draw: Random) -> int:
 
 
 class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    arrival_s: Annotated[float, msgspec.Meta(ge=0)]
+    arrival_s: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
     gpus: Count
     duration_s: Positive
     name: str = ""

@@ -51,6 +51,7 @@ def test_as_much_work_comes_as_the_description_says(description: Path) -> None:
     [
         pytest.param("load: 0.5", "load: 0", r"> 0.*\$\.load", id="no load"),
         pytest.param("sizes: {1: 50, 2: 50}", "sizes: {1: 50}", "sizes: the sum is 50", id="shares of 50"),
+        pytest.param("load: 0.5", "load: .inf", r"\$\.load", id="an endless load"),
         pytest.param("jobs: 40", "job: 40", "job", id="a field that is not"),
         pytest.param("jobs: 40", "jobs: [", "small.yaml", id="not YAML"),
     ],
@@ -81,6 +82,8 @@ def test_jobs_of_a_csv_file_come_by_arrival(tmp_path: Path) -> None:
     [
         pytest.param("arrival_s,gpus,duration_s\n1,0,5\n", r"trace.csv:2: .*gpus", id="no GPU"),
         pytest.param("arrival_s,gpus,duration_s\n1,1,5\n-1,1,5\n", r"trace.csv:3: .*arrival_s", id="before"),
+        pytest.param("arrival_s,gpus,duration_s\ninf,1,5\n", r"trace.csv:2: .*arrival_s", id="never"),
+        pytest.param("arrival_s,gpus,duration_s\n1,1,nan\n", r"trace.csv:2: .*duration_s", id="no number"),
         pytest.param("arrival_s,gpus\n1,1\n", "duration_s", id="a column is missing"),
         pytest.param("arrival_s,gpus,duration_s,gpu\n1,1,5,1\n", "gpu", id="a column too many"),
         pytest.param("arrival_s,gpus,duration_s\n1,1,5,1\n", "more cells", id="a cell too many"),
