@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mcp2026.api.gpu_devices import DeviceKind, parse_device_id
+from mcp2026.api.scheduling_context import QosClass
 from mcp2026.scheduler_extender.cluster_events import ObservedParts, ObservedPod, ObservedTopology
 from mcp2026.scheduler_extender.parts_placement import Parts
-from mcp2026.scheduler_extender.snapshot import NodeGpus, PlacedPod
+from mcp2026.scheduler_extender.snapshot import NodeGpus, PlacedPod, Tenants
 from mcp2026.topology.affinity import AffinityGraph
 
 
@@ -55,6 +56,23 @@ def node_gpus(
         promised=tuple(sorted(promised, reverse=True)),
         parts={resource: tuple(found) for resource, found in parts.items()},
         promised_parts=+promised_parts,
+        products=topology.products,
+        tenants=_tenants(topology, pods) if topology.parts else (),
+    )
+
+
+def tenants_of(pods: Iterable[ObservedPod]) -> Tenants:
+    """Count `pods` by their QoS class; one of which nothing is known is not counted."""
+    known = [pod.qos is QosClass.GUARANTEED for pod in pods if pod.qos is not None]
+    return Tenants(sum(known), len(known) - sum(known))
+
+
+def _tenants(topology: ObservedTopology, pods: Mapping[str, ObservedPod]) -> tuple[Tenants, ...]:
+    """Return the pods on each GPU of the node."""
+    placed = tuple(placed_pods(topology, pods))
+    return tuple(
+        tenants_of(each.pod for each in placed if each.is_on(position))
+        for position in range(len(topology.uuids))
     )
 
 

@@ -14,6 +14,9 @@ from mcp2026.scheduler_extender.choosing import assignment_for
 from mcp2026.scheduler_extender.cluster_events import ObservedPod
 from mcp2026.scheduler_extender.errors import BindingRefusedError, NoRoomError
 from mcp2026.scheduler_extender.filtering import NOT_SEEN, refusal
+from mcp2026.scheduler_extender.gangs import Gangs
+from mcp2026.scheduler_extender.policy import PolicyInForce
+from mcp2026.scheduler_extender.preferences import Preferences
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import NodeGpus
 from mcp2026.scheduler_extender.wire import BindingArgs
@@ -56,12 +59,16 @@ class Binder:
         writer: BindingWriter,
         background: Background,
         clock: Callable[[], float],
+        gangs: Gangs | None = None,
+        in_force: PolicyInForce | None = None,
     ) -> None:
         self._cache = cache
         self._memo = memo
         self._writer = writer
         self._background = background
         self._clock = clock
+        self._gangs = gangs or Gangs(cache)
+        self._in_force = in_force or PolicyInForce()
         self._choosing = asyncio.Lock()
 
     async def bind(self, args: BindingArgs, pod: ObservedPod | None = None) -> GpuAssignment:
@@ -78,13 +85,29 @@ class Binder:
         if pod is None:
             pod = await self._writer.read_pod(args)
         async with self._choosing:
-            assumed = await self._assume(pod, args.node)
+            assumed = await self._assume(pod, args.node) if pod.gang is None else self._held(pod, args.node)
         try:
             await self._writer.bind(args, assumed.assignment)
         except BindingRefusedError:
-            self._cache.release(assumed.key)
+            self._gangs.give_back(assumed, self._clock())
             raise
         return assumed.assignment
+
+    def _held(self, pod: ObservedPod, node: str) -> ObservedPod:
+        """Assume a member of a gang in a place that is held for the gang.
+
+        Raises:
+            NoRoomError: none is: the deadline has passed, or the extender started anew.
+
+        """
+        now = self._clock()
+        self._cache.expire(now)
+        taken = self._gangs.take(pod, node, now + ASSUMED_SECONDS)
+        if taken is None:
+            raise NoRoomError(
+                f"{node}: no room is held there for the pod's gang any more; it is planned anew"
+            )
+        return taken
 
     async def _assume(self, pod: ObservedPod, node: str) -> ObservedPod:
         for _ in range(CHOICES):
@@ -92,7 +115,10 @@ class Binder:
             if not pod.demands or before is None:
                 chosen: GpuAssignment = {}
             else:
-                chosen = await self._background.call(assignment_for, before, pod.demands, self._memo)
+                preferences = Preferences.of(pod, self._in_force.policy)
+                chosen = await self._background.call(
+                    assignment_for, before, pod.demands, self._memo, preferences
+                )
             if before is self._room(pod, node):
                 break
         else:

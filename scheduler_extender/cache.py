@@ -11,7 +11,7 @@ its containers have ended.
 import sys
 from collections.abc import Callable
 
-from mcp2026.scheduler_extender.accounting import node_gpus, placed_pods
+from mcp2026.scheduler_extender.accounting import node_gpus, placed_pods, tenants_of
 from mcp2026.scheduler_extender.cluster_events import (
     ClusterEvent,
     Gone,
@@ -26,6 +26,15 @@ from mcp2026.scheduler_extender.cluster_events import (
 )
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
 
+GangKey = tuple[str, str]
+"""Namespace and name of a gang."""
+
+
+def gang_key(pod: ObservedPod) -> GangKey:
+    """Return the gang that `pod` belongs to; one without a gang is alone in that of the empty name."""
+    return pod.namespace, pod.gang.name if pod.gang is not None else ""
+
+
 NO_TOPOLOGY = "no GPUTopology for this node: is the device plugin running?"
 
 
@@ -36,6 +45,10 @@ class ClusterCache:
         self._nodes: dict[str, NodeSnapshot] = {}
         self._states: dict[str, str] = {}
         self._words: dict[str, str] = {}
+        self._guaranteed: dict[str, int] = {}
+        self._others: dict[str, int] = {}
+        """By node: how many pods with GPUs are of the QoS class Guaranteed, and of others; never 0."""
+        self._gangs: dict[GangKey, dict[str, ObservedPod]] = {}
         self._new_states: dict[str, NodeGpus] = {}
         self.on_new_state: Callable[[], None] = lambda: None
         """Called whenever a node has come into another state, for `take_new_states`."""
@@ -79,6 +92,8 @@ class ClusterCache:
                 states=self._states.copy(),
                 words=self._words.copy(),
                 budgets=tuple(self._budgets.values()),
+                guaranteed=self._guaranteed.copy(),
+                others=self._others.copy(),
             )
         return self._snapshot
 
@@ -106,14 +121,18 @@ class ClusterCache:
         self._remember(pod)
         self._assumed[pod.key] = until
 
-    def is_assumed(self, key: str) -> bool:
-        """Tell whether the pod `key` is assumed to be bound, and was not seen bound."""
-        return key in self._assumed
+    def assumed(self, key: str) -> ObservedPod | None:
+        """Return the pod `key` if it is assumed to be bound, and was not seen bound."""
+        return self._pods[key] if key in self._assumed else None
 
     def release(self, key: str) -> None:
         """Stop assuming that the pod `key` is bound; one that the watch has shown stays."""
         if self._assumed.pop(key, None) is not None:
             self._forget(Kind.PODS, key)
+
+    def members(self, gang: GangKey) -> tuple[ObservedPod, ...]:
+        """Return the pods of `gang` that are bound, or assumed to be."""
+        return tuple(self._gangs.get(gang, {}).values())
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Release what was assumed until `now` at the latest; return which pods these were."""
@@ -157,6 +176,8 @@ class ClusterCache:
                     self._pods[observed.key] = observed
                     self._departed.get(observed.node, set()).discard(observed.key)
                     self._pods_on.setdefault(observed.node, {})[observed.key] = observed
+                    if observed.gang is not None:
+                        self._gangs.setdefault(gang_key(observed), {})[observed.key] = observed
                     self._refresh(observed.node)
 
     def _forget(self, kind: Kind, key: str) -> None:
@@ -164,6 +185,8 @@ class ClusterCache:
             case Kind.NODES:
                 if self._nodes.pop(key, None):
                     del self._states[key], self._words[key]
+                    self._guaranteed.pop(key, None)
+                    self._others.pop(key, None)
                     self._snapshot = None
             case Kind.BUDGETS:
                 if self._budgets.pop(key, None):
@@ -175,6 +198,8 @@ class ClusterCache:
             case Kind.PODS:
                 pod = self._pods.pop(key, None)
                 if pod is not None:
+                    if pod.gang is not None:
+                        self._leave_gang(pod)
                     here = self._pods_on[pod.node]
                     del here[key]
                     if not here:
@@ -183,6 +208,12 @@ class ClusterCache:
                     if topology is not None and key in topology.holding:
                         self._departed.setdefault(pod.node, set()).add(key)
                     self._refresh(pod.node)
+
+    def _leave_gang(self, pod: ObservedPod) -> None:
+        members = self._gangs[gang_key(pod)]
+        del members[pod.key]
+        if not members:
+            del self._gangs[gang_key(pod)]
 
     def _refresh(self, node: str) -> None:
         if node in self._nodes:
@@ -196,6 +227,12 @@ class ClusterCache:
         self._nodes[node.name] = node
         self._states[node.name] = state
         self._words[node.name] = sys.intern(node.words)
+        tenants = tenants_of(placed.pod for placed in node.pods)
+        for counts, count in ((self._guaranteed, tenants.guaranteed), (self._others, tenants.others)):
+            if count:
+                counts[node.name] = count
+            else:
+                counts.pop(node.name, None)
         self._snapshot = None
 
     def _view(self, node: str) -> NodeSnapshot:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from mcp2026.api.gpu_devices import DeviceId, DeviceKind
 from mcp2026.scheduler_extender.parts_placement import PlacedParts, place_parts
+from mcp2026.scheduler_extender.preferences import NO_PREFERENCES, Preferences
 from mcp2026.scheduler_extender.request import Demand
-from mcp2026.scheduler_extender.score_memo import ScoreMemo
+from mcp2026.scheduler_extender.score_memo import BestSet, ScoreMemo
 from mcp2026.scheduler_extender.snapshot import NodeGpus
 
 Key = tuple[int, ...]
@@ -32,15 +33,25 @@ class PartsChoice:
         return tuple(value for _, value in self.terms)
 
 
-def best_key(gpus: NodeGpus, demands: tuple[Demand, ...], memo: ScoreMemo) -> Key:
+def best_key(
+    gpus: NodeGpus,
+    demands: tuple[Demand, ...],
+    memo: ScoreMemo,
+    preferences: Preferences = NO_PREFERENCES,
+) -> Key:
     """Return how good the best devices for `demands` are; the node must fit all of them."""
     key: Key = ()
     for demand in demands:
         if demand.kind is DeviceKind.GPU:
-            key += memo.best(gpus, unpromised(gpus, memo), demand.units).key
+            key += best_whole(gpus, demand, memo, preferences).key
         else:
-            key += choose_parts(gpus, demand).key
+            key += choose_parts(gpus, demand, preferences).key
     return key
+
+
+def best_whole(gpus: NodeGpus, demand: Demand, memo: ScoreMemo, preferences: Preferences) -> BestSet:
+    """Return the best whole GPUs for `demand`; the node must fit it."""
+    return memo.best(gpus, unpromised(gpus, memo), demand.units, preferences.of_whole_gpus(gpus))
 
 
 def unpromised(gpus: NodeGpus, memo: ScoreMemo) -> tuple[int, ...]:
@@ -54,29 +65,41 @@ def unpromised(gpus: NodeGpus, memo: ScoreMemo) -> tuple[int, ...]:
     return free
 
 
-def choose_parts(gpus: NodeGpus, demand: Demand) -> PartsChoice:
+def choose_parts(gpus: NodeGpus, demand: Demand, preferences: Preferences = NO_PREFERENCES) -> PartsChoice:
     """Return what to take for `demand` of GPUs that are sold in parts.
 
-    Of nodes that fit, the one is better on whose GPUs less is left: large requests find room elsewhere.
+    First, GPUs that keep the promise and that no pods of the other kind of QoS are on. Of nodes that fit, the
+    one is better on whose GPUs less is left: large requests find room elsewhere.
 
     Raises:
         ValueError: the node does not fit the demand.
 
     """
     parts = gpus.parts.get(demand.resource, ())
-    placed = place_parts(demand, parts)
+    against = preferences.against_parts(gpus, demand)
+    placed = place_parts(demand, parts, against)
     if placed is None:
         raise ValueError(f"{demand} does not fit")
     taken: Counter[int] = Counter()
-    for mine in placed.values():
-        taken.update(mine)
+    for units in placed.values():
+        taken.update(units)
     left = sum(part.free - taken[part.position] for part in parts if taken[part.position])
     most = max(taken.values()) if demand.kind is DeviceKind.SHARE else 0
-    return PartsChoice(placed, taken, (("shares-of-one-gpu", -most), ("left-on-these-gpus", -left)))
+    mine = [against[position] for position in taken if position in against]
+    terms = (
+        ("slo-shortfall", -max((excess for excess, _ in mine), default=0)),
+        ("other-qos-on-gpus", -sum(others for _, others in mine)),
+        ("shares-of-one-gpu", -most),
+        ("left-on-these-gpus", -left),
+    )
+    return PartsChoice(placed, taken, terms)
 
 
 def assignment_for(
-    gpus: NodeGpus, demands: tuple[Demand, ...], memo: ScoreMemo
+    gpus: NodeGpus,
+    demands: tuple[Demand, ...],
+    memo: ScoreMemo,
+    preferences: Preferences = NO_PREFERENCES,
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the exact devices that each container of a pod with `demands` is to get here.
 
@@ -89,31 +112,32 @@ def assignment_for(
     """
     assignment: dict[str, dict[str, tuple[str, ...]]] = {}
     for demand in demands:
-        for container, devices in _devices_for(gpus, demand, memo).items():
+        for container, devices in _devices_for(gpus, demand, memo, preferences).items():
             assignment.setdefault(container, {})[demand.resource] = devices
     return assignment
 
 
-def _devices_for(gpus: NodeGpus, demand: Demand, memo: ScoreMemo) -> dict[str, tuple[str, ...]]:
+def _devices_for(
+    gpus: NodeGpus, demand: Demand, memo: ScoreMemo, preferences: Preferences
+) -> dict[str, tuple[str, ...]]:
     greatest_first = sorted(demand.containers, key=lambda asked: -asked[1])
     if demand.kind is DeviceKind.GPU:
-        whole = unpromised(gpus, memo)
-        if len(whole) < demand.units:
+        if len(unpromised(gpus, memo)) < demand.units:
             raise ValueError(f"{demand} does not fit")
-        pool = memo.best(gpus, whole, demand.units).gpus
+        pool = best_whole(gpus, demand, memo, preferences).gpus
         found = {}
         for container, units in greatest_first:
             mine = memo.best(gpus, pool, units).gpus
             pool = tuple(gpu for gpu in pool if gpu not in mine)
             found[container] = tuple(gpus.uuids[gpu] for gpu in mine)
         return found
-    return _names_of_parts(gpus, demand)
+    return _names_of_parts(gpus, demand, preferences)
 
 
-def _names_of_parts(gpus: NodeGpus, demand: Demand) -> dict[str, tuple[str, ...]]:
+def _names_of_parts(gpus: NodeGpus, demand: Demand, preferences: Preferences) -> dict[str, tuple[str, ...]]:
     free = {part.position: list(part.devices) for part in gpus.parts.get(demand.resource, ())}
     found: dict[str, tuple[str, ...]] = {}
-    for container, mine in choose_parts(gpus, demand).placed.items():
+    for container, mine in choose_parts(gpus, demand, preferences).placed.items():
         names: list[str] = []
         for position, units in mine.items():
             if demand.kind is DeviceKind.MEMORY:

@@ -14,10 +14,17 @@ from mcp2026.api.gpu_assignment import GpuAssignment, parse_gpu_assignment
 from mcp2026.api.gpu_devices import DeviceId, DeviceKind, mig_resource
 from mcp2026.api.gpu_sharing import DEFAULT_REPLICAS, SharingMode
 from mcp2026.api.gpu_topology import GpuStatus, parse_gpu_topology
-from mcp2026.api.names import GPU_ASSIGNMENT_ANNOTATION, GPU_MEMORY_RESOURCE, GPU_SHARED_RESOURCE
+from mcp2026.api.names import (
+    GPU_ASSIGNMENT_ANNOTATION,
+    GPU_MEMORY_RESOURCE,
+    GPU_SHARED_RESOURCE,
+    MODEL_LABEL,
+)
+from mcp2026.api.scheduling_context import QosClass
 from mcp2026.scheduler_extender.errors import InvalidQuantityError
 from mcp2026.scheduler_extender.kube_objects import LabelSelector, Node, Pod, PodDisruptionBudget
-from mcp2026.scheduler_extender.request import Demand, demands_of, memory_asked, milli_cpu_asked
+from mcp2026.scheduler_extender.promises import Gang, gang_of, promised_latency_us
+from mcp2026.scheduler_extender.request import Demand, demands_of, memory_asked, milli_cpu_asked, qos_of
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.errors import MachineFormatError
 from mcp2026.topology.machine import machine_from_topology
@@ -64,10 +71,20 @@ class ObservedPod:
     memory: int = 0
     assignment: GpuAssignment = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    qos: QosClass | None = None
+    """None where nothing is known of its requests for CPU and memory."""
+    slo_us: int | None = None
+    """The p95 of its latency that was promised, in µs."""
+    gang: Gang | None = None
 
     def bound_to(self, node: str, assignment: GpuAssignment) -> "ObservedPod":
         """Return the pod as it will be once it is bound to `node` with `assignment`."""
         return replace(self, node=node, assignment=assignment)
+
+    @property
+    def model(self) -> str:
+        """The name of the InferenceModel that it serves; empty if none."""
+        return self.labels.get(MODEL_LABEL, "")
 
     @property
     def gpus(self) -> int:
@@ -121,7 +138,7 @@ class ObservedTopology:
 
     `unhealthy` are positions in `graph`, `holders` the positions that each pod (``namespace/name``) holds
     whole. `not_whole` are positions that are shared, or that are sold as nothing at present; `parts` are
-    those that are shared and offer something.
+    those that are shared and offer something. `products` names each GPU's product.
     """
 
     name: str
@@ -133,6 +150,7 @@ class ObservedTopology:
     holders: Mapping[str, frozenset[int]] = field(default_factory=dict)
     not_whole: frozenset[int] = frozenset()
     parts: tuple[ObservedParts, ...] = ()
+    products: tuple[str, ...] = ()
     problem: str = ""
 
     @property
@@ -205,6 +223,7 @@ def observed_pod(pod: Pod) -> ObservedPod:
     demands: tuple[Demand, ...] = ()
     with suppress(InvalidQuantityError):  # the API server admits no such pod, and it can never run
         demands = demands_of(pod.spec) if pod.spec else ()
+    annotations = pod.metadata.annotations or {}
     return ObservedPod(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -218,6 +237,9 @@ def observed_pod(pod: Pod) -> ObservedPod:
         memory=memory_asked(pod.spec) if demands and pod.spec else 0,
         assignment=_assignment(pod),
         labels=(pod.metadata.labels or {}) if demands else {},
+        qos=qos_of(pod.spec) if demands and pod.spec else None,
+        slo_us=promised_latency_us(annotations) if demands else None,
+        gang=gang_of(annotations) if demands else None,
     )
 
 
@@ -260,6 +282,7 @@ def observe_topology(resource: dict[str, Any]) -> ObservedTopology:
         holders=holders,
         not_whole=frozenset(place for place, gpu in enumerate(gpus) if not _sold_as(gpu, "Exclusive")),
         parts=tuple(part for place, gpu in enumerate(gpus) for part in _parts(place, gpu)),
+        products=tuple(gpu.product for gpu in gpus),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot, PlacedPod
+from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
 
 GpuState = Literal["free", "held", "reserved", "shared", "unhealthy", "unavailable"]
 """reserved: promised to a pod that starts. shared: sold in parts. unavailable: sold as nothing at present."""
@@ -44,7 +44,7 @@ def _row(node: NodeSnapshot) -> NodeRow:
 def _cells(node: NodeSnapshot, gpus: NodeGpus) -> Iterator[GpuCell]:
     parts = {part.position: (resource, part) for resource, those in gpus.parts.items() for part in those}
     for position, index in enumerate(gpus.indices):
-        holders = [placed for placed in node.pods if _has(placed, position)]
+        holders = [placed for placed in node.pods if placed.is_on(position)]
         pods = tuple(placed.pod.key for placed in holders)
         if position in gpus.unhealthy:
             yield GpuCell(index, "unhealthy", pods)
@@ -58,7 +58,3 @@ def _cells(node: NodeSnapshot, gpus: NodeGpus) -> Iterator[GpuCell]:
             yield GpuCell(index, "held" if shown else "reserved", pods)
         else:
             yield GpuCell(index, "free", pods)
-
-
-def _has(placed: PlacedPod, position: int) -> bool:
-    return position in placed.gpus or any(position in units for units in placed.parts.values())

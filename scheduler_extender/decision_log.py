@@ -10,8 +10,9 @@ import msgspec
 
 from mcp2026.api.gpu_assignment import GpuAssignment
 from mcp2026.api.gpu_devices import DeviceKind
-from mcp2026.scheduler_extender.choosing import choose_parts, unpromised
+from mcp2026.scheduler_extender.choosing import best_whole, choose_parts
 from mcp2026.scheduler_extender.filtering import Filtered
+from mcp2026.scheduler_extender.preferences import NO_PREFERENCES, Preferences
 from mcp2026.scheduler_extender.prioritizing import RankedClass, Ranking
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
@@ -19,6 +20,8 @@ from mcp2026.scheduler_extender.score_memo import ScoreMemo
 DECISIONS_KEPT = 1_000
 NAMES_SHOWN = 5
 CLASSES_SHOWN = 20
+_UNITS = {"slo-shortfall": "µs"}
+"""Of the terms of parts."""
 
 
 class NodeGroup(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,6 +54,8 @@ class RankedNodes(msgspec.Struct, frozen=True, rename="camel"):
     gpus: tuple[int, ...]
     terms: tuple[ScoreTerm, ...]
     group: NodeGroup
+    predicted_p95_ms: float | None = None
+    """The worst p95 expected on these GPUs; None: nothing is known."""
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,6 +65,13 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
     at: float
     asked: tuple[str, ...] = ()
+    qos: str = ""
+    """The pod's QoS class; empty: not known."""
+    model: str = ""
+    slo_p95_ms: float | None = None
+    """The latency that was promised; None: nothing was."""
+    gang: str = ""
+    """Of a gang's member: what is held for the gang, or why it does not fit."""
     attempts: int = 0
     fitting: int = 0
     filter_ms: float = 0.0
@@ -83,7 +95,16 @@ class DecisionLog:
         self._limit = limit
         self._by_uid: OrderedDict[str, Decision] = OrderedDict()
 
-    def filtered(self, pod: str, uid: str, demands: Iterable[Demand], result: Filtered, at: float) -> None:
+    def filtered(
+        self,
+        pod: str,
+        uid: str,
+        demands: Iterable[Demand],
+        result: Filtered,
+        at: float,
+        preferences: Preferences = NO_PREFERENCES,
+        gang: str = "",
+    ) -> None:
         """Note the answer of filter; what was noted of an earlier attempt goes."""
         before = self._by_uid.get(uid)
         self._keep(
@@ -92,6 +113,10 @@ class DecisionLog:
                 uid=uid,
                 at=at,
                 asked=tuple(map(str, demands)),
+                qos=preferences.qos or "",
+                model=preferences.model,
+                slo_p95_ms=_milliseconds(preferences.slo_us),
+                gang=gang,
                 attempts=1 if before is None else before.attempts + 1,
                 fitting=len(result.feasible),
                 refused=_grouped(result),
@@ -137,26 +162,42 @@ class DecisionLog:
             self._by_uid.popitem(last=False)
 
 
-def ranked_nodes(ranking: Ranking, demands: tuple[Demand, ...], memo: ScoreMemo) -> tuple[RankedNodes, ...]:
+def ranked_nodes(
+    ranking: Ranking,
+    demands: tuple[Demand, ...],
+    memo: ScoreMemo,
+    preferences: Preferences = NO_PREFERENCES,
+) -> tuple[RankedNodes, ...]:
     """Return the best classes of nodes with their scores, the best first."""
-    return tuple(_with_score(ranked, demands, memo) for ranked in ranking.best(CLASSES_SHOWN))
+    return tuple(_with_score(ranked, demands, memo, preferences) for ranked in ranking.best(CLASSES_SHOWN))
 
 
-def _with_score(ranked: RankedClass, demands: tuple[Demand, ...], memo: ScoreMemo) -> RankedNodes:
+def _with_score(
+    ranked: RankedClass, demands: tuple[Demand, ...], memo: ScoreMemo, preferences: Preferences
+) -> RankedNodes:
     gpus: tuple[int, ...] = ()
     terms: tuple[ScoreTerm, ...] = ()
+    predicted: list[int] = []
     if ranked.gpus is not None:
         for demand in demands:
             if demand.kind is DeviceKind.GPU:
-                best = memo.best(ranked.gpus, unpromised(ranked.gpus, memo), demand.units)
-                gpus += best.gpus
+                best = best_whole(ranked.gpus, demand, memo, preferences)
+                taken = best.gpus
                 terms += tuple(ScoreTerm(term.name, term.value, term.unit) for term in best.score.terms)
             else:
-                choice = choose_parts(ranked.gpus, demand)
-                gpus += tuple(choice.units)
-                terms += tuple(ScoreTerm(name, value) for name, value in choice.terms)
-        gpus = tuple(ranked.gpus.indices[position] for position in gpus)
-    return RankedNodes(ranked.priority, gpus, terms, group_of(ranked.nodes))
+                choice = choose_parts(ranked.gpus, demand, preferences)
+                taken = tuple(choice.units)
+                terms += tuple(ScoreTerm(name, value, _UNITS.get(name, "")) for name, value in choice.terms)
+            p95 = preferences.predicted_us(ranked.gpus, demand, taken)
+            predicted += [] if p95 is None else [p95]
+            gpus += tuple(ranked.gpus.indices[position] for position in taken)
+    terms += tuple(ScoreTerm(term.name, term.value, term.unit) for term in ranked.terms)
+    worst = _milliseconds(max(predicted, default=None))
+    return RankedNodes(ranked.priority, gpus, terms, group_of(ranked.nodes), worst)
+
+
+def _milliseconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / 1000
 
 
 def group_of(names: Iterable[str]) -> NodeGroup:

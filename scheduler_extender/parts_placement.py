@@ -1,6 +1,6 @@
 """Of which GPU does each container of a pod get its shares, GiB or MIG devices? Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mcp2026.api.gpu_devices import DeviceKind
@@ -22,26 +22,37 @@ class Parts:
     together: bool = False
 
 
+Avoided = Mapping[int, tuple[int, int]]
+"""By position what speaks against a GPU, the weightier first; nothing speaks against one that is left out."""
+NOTHING: Avoided = {}
+
 PlacedParts = Mapping[str, Mapping[int, int]]
 """Container → position of the GPU → units. What only an init container asks for goes by an empty name."""
 
 
-def place_parts(demand: Demand, parts: Iterable[Parts]) -> PlacedParts | None:
+def place_parts(demand: Demand, parts: Iterable[Parts], avoid: Avoided = NOTHING) -> PlacedParts | None:
     """Return how many units of which GPU each container gets; None if they do not fit.
 
     The greatest container first. From one GPU where they must come from one: where least is left, which keeps
     room for large requests. Else MIG devices from the fullest GPUs, and shares one of each GPU as far as that
     goes, the fullest first, which keeps idle GPUs idle. With the few containers of a pod this finds a way if
     there is one, and it is how devices are then chosen, so what is promised can be kept.
+
+    Before all that, GPUs go by `avoid`, the least first. Where that leaves no way, it counts nothing.
     """
+    placed = _placed(demand, tuple(parts), avoid)
+    return _placed(demand, tuple(parts), NOTHING) if placed is None and avoid else placed
+
+
+def _placed(demand: Demand, parts: tuple[Parts, ...], avoid: Avoided) -> PlacedParts | None:
     by_position = {part.position: part for part in parts}
     left = {position: part.free for position, part in by_position.items()}
     placed: dict[str, dict[int, int]] = {}
     for container, units in sorted(demand.containers, key=lambda asked: -asked[1]) or [("", demand.units)]:
-        mine = _of_one_gpu(by_position, left, units)
+        mine = _of_one_gpu(by_position, left, units, avoid)
         if mine is None and demand.kind is not DeviceKind.MEMORY:
             apart = {position: left[position] for position, part in by_position.items() if not part.together}
-            mine = _of_several(apart, units, one_each=demand.kind is DeviceKind.SHARE)
+            mine = _of_several(apart, units, avoid, one_each=demand.kind is DeviceKind.SHARE)
         if mine is None:
             return None
         for position, count in mine.items():
@@ -50,20 +61,28 @@ def place_parts(demand: Demand, parts: Iterable[Parts]) -> PlacedParts | None:
     return placed
 
 
-def _of_one_gpu(parts: Mapping[int, Parts], left: Mapping[int, int], units: int) -> dict[int, int] | None:
+def _of_one_gpu(
+    parts: Mapping[int, Parts], left: Mapping[int, int], units: int, avoid: Avoided
+) -> dict[int, int] | None:
     enough = [position for position, part in parts.items() if part.together and left[position] >= units]
     if not enough:
         return None
-    return {min(enough, key=lambda position: (left[position], position)): units}
+    return {min(enough, key=_order(left, avoid)): units}
 
 
-def _of_several(free: Mapping[int, int], units: int, *, one_each: bool) -> dict[int, int] | None:
+def _order(free: Mapping[int, int], avoid: Avoided) -> Callable[[int], tuple[tuple[int, int], int, int]]:
+    return lambda position: (avoid.get(position, (0, 0)), free[position], position)
+
+
+def _of_several(
+    free: Mapping[int, int], units: int, avoid: Avoided, *, one_each: bool
+) -> dict[int, int] | None:
     if sum(free.values()) < units:
         return None
     left = dict(free)
     taken: dict[int, int] = {}
     while units:
-        for position in sorted(left, key=lambda position: (free[position], position)):
+        for position in sorted(left, key=_order(free, avoid)):
             count = min(units, left[position], 1 if one_each else units)
             if count:
                 left[position] -= count

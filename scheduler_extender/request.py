@@ -4,12 +4,13 @@ The same arithmetic as kube-scheduler's: containers and sidecars run together, s
 container runs alone beside the sidecars started before it, so the greatest such moment counts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mcp2026.api.gpu_devices import DeviceKind, kind_of_resource
 from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.api.quantities import parse_quantity
+from mcp2026.api.scheduling_context import QosClass, pod_qos_class
 from mcp2026.scheduler_extender.errors import InvalidQuantityError
 from mcp2026.scheduler_extender.kube_objects import Container, PodSpec, Quantity
 
@@ -94,6 +95,20 @@ def milli_cpu_asked(spec: PodSpec) -> int:
 def memory_asked(spec: PodSpec) -> int:
     """Return the memory that the pod's containers ask for together, in bytes."""
     return _sum_of(spec, "memory", 1)
+
+
+def qos_of(spec: PodSpec) -> QosClass:
+    """Return the QoS class that Kubernetes gives the pod."""
+    return pod_qos_class(
+        (_cpu_and_memory(container.resources.requests), _cpu_and_memory(container.resources.limits))
+        if container.resources is not None
+        else ({}, {})
+        for container in (*(spec.init_containers or ()), *(spec.containers or ()))
+    )
+
+
+def _cpu_and_memory(amounts: Mapping[str, Quantity] | None) -> dict[str, str]:
+    return {name: str(amounts[name]) for name in ("cpu", "memory") if name in amounts} if amounts else {}
 
 
 def _sum_of(spec: PodSpec, resource: str, factor: int) -> int:

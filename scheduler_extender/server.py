@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from time import perf_counter, time
+from time import monotonic, perf_counter, time
 
 import msgspec
 from aiohttp import web
@@ -35,8 +35,12 @@ from mcp2026.scheduler_extender.errors import (
     NotSyncedError,
 )
 from mcp2026.scheduler_extender.filtering import Filtered, filter_nodes
+from mcp2026.scheduler_extender.gang_planning import plan_gang
+from mcp2026.scheduler_extender.gangs import Gangs, Verdict
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
+from mcp2026.scheduler_extender.policy import Policy, PolicyInForce
 from mcp2026.scheduler_extender.preempting import preempt
+from mcp2026.scheduler_extender.preferences import Preferences
 from mcp2026.scheduler_extender.prioritizing import Ranking, rank_nodes
 from mcp2026.scheduler_extender.request import Demand, demands_of
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
@@ -63,6 +67,8 @@ PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "frame-ancestors 'none'"
 )
+PLANS = 8
+"""How often a gang is planned again because the watch changed its nodes meanwhile."""
 PODS_REMEMBERED = 10_000
 """Pods between filter and bind; one that is forgotten is read from the API server."""
 
@@ -95,6 +101,9 @@ class ExtenderServer:
         problems: Mapping[str, str],
         choices: Background,
         binder: Binder,
+        gangs: Gangs | None = None,
+        in_force: PolicyInForce | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._cache = cache
         self._memo = memo
@@ -103,6 +112,10 @@ class ExtenderServer:
         self._choices = choices
         self._filters = Background(FILTER)
         self._binder = binder
+        self._gangs = gangs or Gangs(cache)
+        self._admitting = asyncio.Lock()
+        self._in_force = in_force or PolicyInForce()
+        self._clock = clock
         self._pods: OrderedDict[str, ObservedPod] = OrderedDict()
         self._decisions = DecisionLog()
         self._noting: set[asyncio.Task[None]] = set()
@@ -145,18 +158,50 @@ class ExtenderServer:
 
     async def _filter(self, body: bytes) -> _Answered:
         args = await self._filters.call(decode_args, body)
-        if self._cache.is_assumed(args.key):
-            self._cache.release(args.key)  # what is asked about anew was not bound
         demands = demands_of(args.spec)
-        filtered, answer = await self._filters.call(_filter, self._snapshot(), args, demands)
         pod = observed_pod(args.pod)
+        self._gangs.asked_anew(args.key, self._clock())
+        preferences = Preferences.of(pod, self._in_force.policy)
+        said = ""
+        if pod.gang is not None and demands:
+            verdict = await self._admit(pod, args.node_names, preferences)
+            filtered, said = verdict.filtered, verdict.said
+            answer = await self._filters.call(encode, filter_result(filtered, args))
+        else:
+            filtered, answer = await self._filters.call(_filter, self._snapshot(), args, demands)
         self._remember(pod)
-        self._decisions.filtered(args.key, pod.uid, demands, filtered, time())
+        self._decisions.filtered(args.key, pod.uid, demands, filtered, time(), preferences, said)
         log.debug("filter %s: %d of %d nodes fit", args.key, len(filtered.feasible), len(args.node_names))
         return _Answered(answer, Outcome.FITS if filtered.feasible else Outcome.NOTHING_FITS, pod.uid)
 
+    async def _admit(
+        self, pod: ObservedPod, node_names: tuple[str, ...], preferences: Preferences
+    ) -> Verdict:
+        """Return which of the nodes a member of a gang may go to: one gang is planned at a time."""
+        async with self._admitting:
+            self._snapshot()
+            answer = self._gangs.begin(pod, node_names, self._clock())
+            for _ in range(PLANS):
+                if isinstance(answer, Verdict):
+                    return answer
+                places = await self._choices.call(
+                    plan_gang,
+                    answer.snapshot,
+                    answer.node_names,
+                    pod,
+                    answer.missing,
+                    self._memo,
+                    preferences,
+                )
+                deadline = preferences.policy.gang_deadline_s
+                answer = self._gangs.finish(answer, places, self._clock(), deadline)
+        if isinstance(answer, Verdict):
+            return answer
+        raise NoRoomError("the cluster changes too fast to place a gang; try again")
+
     async def _prioritize(self, body: bytes) -> _Answered:
-        ranked = await self._choices.call(_rank, body, self._snapshot(), self._memo)
+        policy = self._in_force.policy
+        ranked = await self._choices.call(_rank, body, self._snapshot(), self._memo, policy)
         noting = asyncio.create_task(self._note_ranking(ranked))
         self._noting.add(noting)
         noting.add_done_callback(self._noting.discard)
@@ -164,7 +209,9 @@ class ExtenderServer:
 
     async def _note_ranking(self, ranked: "_Ranked") -> None:
         """Write down how nodes were ranked: after the answer, which nobody then waits for."""
-        shown = await self._choices.call(ranked_nodes, ranked.ranking, ranked.demands, self._memo)
+        shown = await self._choices.call(
+            ranked_nodes, ranked.ranking, ranked.demands, self._memo, ranked.preferences
+        )
         self._decisions.ranked(ranked.uid, shown, time())
 
     async def _preempt(self, body: bytes) -> _Answered:
@@ -284,15 +331,18 @@ def _filter(
 class _Ranked:
     uid: str
     demands: tuple[Demand, ...]
+    preferences: Preferences
     ranking: Ranking
     answer: bytes
 
 
-def _rank(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo) -> _Ranked:
+def _rank(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo, policy: Policy) -> _Ranked:
     args = decode_args(body)
     demands = demands_of(args.spec)
-    ranking = rank_nodes(snapshot, args.node_names, demands, memo)
-    return _Ranked(args.pod.metadata.uid, demands, ranking, encode(priority_list(ranking)))
+    preferences = Preferences.of(observed_pod(args.pod), policy)
+    ranking = rank_nodes(snapshot, args.node_names, demands, memo, preferences)
+    answer = encode(priority_list(ranking))
+    return _Ranked(args.pod.metadata.uid, demands, preferences, ranking, answer)
 
 
 async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response, Outcome, str]:
@@ -300,6 +350,8 @@ async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response,
         answered = await answer(body)
     except MalformedRequestError as error:
         return _error(HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED, ""
+    except NoRoomError as error:
+        return _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error)), Outcome.NOTHING_FITS, ""
     except NotSyncedError as error:
         return _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error)), Outcome.NOT_SYNCED, ""
     except InvalidQuantityError as error:

@@ -6,12 +6,20 @@ people use.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.cluster_events import ObservedBudget, ObservedPod
 from mcp2026.scheduler_extender.parts_placement import Parts, place_parts
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.topology.affinity import AffinityGraph
+
+
+class Tenants(NamedTuple):
+    """How many pods there are, by the QoS class of Kubernetes: Guaranteed, and all others."""
+
+    guaranteed: int = 0
+    others: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,9 @@ class NodeGpus:
     `promised` has, for each pod bound here that does not hold all its GPUs yet and that nothing was reserved
     for, how many it still lacks, greatest first: these are taken, though not yet known which.
     `promised_parts` is the same of parts, by resource.
+
+    `products` names each GPU's product; `tenants` counts the pods on each GPU, and is empty where none is
+    sold in parts.
     """
 
     graph: AffinityGraph
@@ -36,12 +47,14 @@ class NodeGpus:
     promised: tuple[int, ...] = ()
     parts: Mapping[str, tuple[Parts, ...]] = field(default_factory=dict)
     promised_parts: Mapping[str, int] = field(default_factory=dict)
+    products: tuple[str, ...] = ()
+    tenants: tuple[Tenants, ...] = ()
     free: tuple[int, ...] = field(init=False)
     """Healthy, sold whole and held by nobody, ascending; may include GPUs promised to pods that start."""
     available: int = field(init=False)
     """How many can be given to one more pod: `free` less what is promised, at least 0."""
     state: str = field(init=False)
-    """Equal for nodes that no score can tell apart: same graph, same free GPUs, same promises."""
+    """Equal for nodes whose GPUs no score can tell apart: same machine, same free GPUs, same promises."""
     room: str = field(init=False)
     """For people: ``1 of 4 free (0,1 held, 2 unhealthy)``."""
     words: str = field(init=False)
@@ -52,13 +65,14 @@ class NodeGpus:
         free = tuple(gpu for gpu in range(len(self.graph)) if gpu not in taken)
         object.__setattr__(self, "free", free)
         object.__setattr__(self, "available", max(0, len(free) - sum(self.promised)))
-        state = f"{self.fingerprint} {free} {self.promised}"
+        products = self.products[:1] if len(set(self.products)) == 1 else self.products
+        state = f"{self.fingerprint} {products} {free} {self.promised}"
         if self.parts:
             counts = {
                 name: [(part.position, part.free, part.together) for part in self.parts[name]]
                 for name in self.parts
             }
-            state += f" {counts} {dict(self.promised_parts)}"
+            state += f" {counts} {dict(self.promised_parts)} {[tuple(each) for each in self.tenants]}"
         object.__setattr__(self, "state", state)
         object.__setattr__(self, "room", self._describe_room())
         object.__setattr__(self, "words", f"{self.room} {self.state} {self.indices}")
@@ -138,6 +152,10 @@ class PlacedPod:
     parts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     shown: bool = False
 
+    def is_on(self, position: int) -> bool:
+        """Tell whether the pod has anything of the GPU at `position`."""
+        return position in self.gpus or any(position in units for units in self.parts.values())
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
@@ -163,6 +181,9 @@ class NodeSnapshot:
 class ClusterSnapshot:
     """All nodes by name, and what protects pods from being evicted.
 
+    `guaranteed` and `others` count the pods with GPUs on each node, by their QoS class; a node without is
+    left out.
+
     `states` and `words` are those of the nodes, by name: a call about thousands of nodes looks each up there,
     and thinks about each of the few that differ.
     """
@@ -171,3 +192,5 @@ class ClusterSnapshot:
     states: Mapping[str, str]
     words: Mapping[str, str]
     budgets: tuple[ObservedBudget, ...] = ()
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)

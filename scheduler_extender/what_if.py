@@ -15,10 +15,16 @@ from mcp2026.scheduler_extender.choosing import assignment_for
 from mcp2026.scheduler_extender.cluster_events import Kind, Listed, ObservedPod, observe
 from mcp2026.scheduler_extender.decision_log import Decision, DecisionLog, ranked_nodes
 from mcp2026.scheduler_extender.filtering import filter_nodes
+from mcp2026.scheduler_extender.gang_planning import Place, plan_gang
+from mcp2026.scheduler_extender.gangs import Gangs, Planning, decide
+from mcp2026.scheduler_extender.policy import DEFAULT_POLICY, Policy
+from mcp2026.scheduler_extender.preferences import Preferences
 from mcp2026.scheduler_extender.prioritizing import rank_nodes
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 
 _FOREVER = float("inf")
+_LONG = 3600.0
+"""Seconds for which a gang's room is held: the clock stands still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +50,58 @@ def cache_of(documents: ClusterDocuments) -> ClusterCache:
     return cache
 
 
-def place_pods(cache: ClusterCache, pods: Iterable[ObservedPod], at: float) -> Sequence[Decision]:
+def place_pods(
+    cache: ClusterCache, pods: Iterable[ObservedPod], at: float, policy: Policy = DEFAULT_POLICY
+) -> Sequence[Decision]:
     """Place `pods` in `cache` in their order; return what was decided for each, and why.
 
     A pod that fits nowhere is passed over. `at` is the time that the decisions bear, in seconds since 1970.
     """
-    log, memo = DecisionLog(limit=1_000_000), ScoreMemo()
-    return [_place(cache, pod, log, memo, at) for pod in pods]
+    placing = _Placing(cache, policy, at)
+    return [placing.place(pod) for pod in pods]
 
 
-def _place(cache: ClusterCache, pod: ObservedPod, log: DecisionLog, memo: ScoreMemo, at: float) -> Decision:
-    snapshot = cache.snapshot()
-    filtered = filter_nodes(snapshot, tuple(snapshot.nodes), pod.demands)
-    log.filtered(pod.key, pod.uid, pod.demands, filtered, at)
-    ranking = rank_nodes(snapshot, filtered.feasible, pod.demands, memo)
-    log.ranked(pod.uid, ranked_nodes(ranking, pod.demands, memo), at)
-    if filtered.feasible:
-        (best,) = ranking.best(1)
-        node = best.nodes[0]
-        gpus = snapshot.nodes[node].gpus
-        assignment = assignment_for(gpus, pod.demands, memo) if gpus is not None else {}
-        cache.assume(pod.bound_to(node, assignment), _FOREVER)
-        log.bound(pod.uid, node, assignment, "", at)
-    return log.latest()[0]
+class _Placing:
+    def __init__(self, cache: ClusterCache, policy: Policy, at: float) -> None:
+        self._cache = cache
+        self._policy = policy
+        self._at = at
+        self._gangs = Gangs(cache)
+        self._log, self._memo = DecisionLog(limit=1_000_000), ScoreMemo()
+
+    def place(self, pod: ObservedPod) -> Decision:
+        preferences = Preferences.of(pod, self._policy)
+        if pod.gang is not None and pod.demands:
+            self._place_member(pod, preferences)
+        else:
+            self._place_alone(pod, preferences)
+        return self._log.latest()[0]
+
+    def _place_alone(self, pod: ObservedPod, preferences: Preferences) -> None:
+        snapshot, memo = self._cache.snapshot(), self._memo
+        filtered = filter_nodes(snapshot, tuple(snapshot.nodes), pod.demands)
+        self._log.filtered(pod.key, pod.uid, pod.demands, filtered, self._at, preferences)
+        ranking = rank_nodes(snapshot, filtered.feasible, pod.demands, memo, preferences)
+        self._log.ranked(pod.uid, ranked_nodes(ranking, pod.demands, memo, preferences), self._at)
+        if filtered.feasible:
+            (best,) = ranking.best(1)
+            node = best.nodes[0]
+            gpus = snapshot.nodes[node].gpus
+            assignment = {} if gpus is None else assignment_for(gpus, pod.demands, memo, preferences)
+            self._cache.assume(pod.bound_to(node, assignment), _FOREVER)
+            self._log.bound(pod.uid, node, assignment, "", self._at)
+
+    def _place_member(self, pod: ObservedPod, preferences: Preferences) -> None:
+        def plan(planning: Planning) -> tuple[Place, ...]:
+            names = planning.node_names
+            return plan_gang(planning.snapshot, names, pod, planning.missing, self._memo, preferences)
+
+        nodes = tuple(self._cache.snapshot().nodes)
+        verdict = decide(self._gangs, pod, nodes, plan, self._at, _LONG)
+        self._log.filtered(
+            pod.key, pod.uid, pod.demands, verdict.filtered, self._at, preferences, verdict.said
+        )
+        for node in verdict.filtered.feasible[:1]:
+            bound = self._gangs.take(pod, node, _FOREVER)
+            if bound is not None:
+                self._log.bound(pod.uid, node, bound.assignment, "", self._at)

@@ -60,7 +60,12 @@ def test_shares_are_explained_too() -> None:
     demands = (Demand(GPU_SHARED_RESOURCE, DeviceKind.SHARE, 1, (("main", 1),)),)
     (ranked,) = ranked_nodes(rank_nodes(snapshot, ("n",), demands, ScoreMemo()), demands, ScoreMemo())
     assert ranked.gpus == (1,)
-    assert {term.name for term in ranked.terms} == {"shares-of-one-gpu", "left-on-these-gpus"}
+    assert {term.name for term in ranked.terms} == {
+        "slo-shortfall",
+        "other-qos-on-gpus",
+        "shares-of-one-gpu",
+        "left-on-these-gpus",
+    }
 
 
 def test_no_more_classes_are_told_than_can_be_read() -> None:
