@@ -12,6 +12,8 @@ from mcp2026.device_plugin.devices import GpuCondition
 FLAPPING_S = 3600.0
 """Failures within this time make the next recovery slower."""
 LONGEST_QUIET_S = 3600.0
+MOST_DOUBLINGS = 16
+"""More make no difference to waits of a second or longer, and too many no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class FaultLog:
     def note(self, key: str, fault: Fault, now: float) -> None:
         """Take note that `fault` is there at `now`; a fault with the same key is the same fault."""
         if fault.health == "Unhealthy" and not self._unhealthy:
-            self._failures = [*(at for at in self._failures if now - at < FLAPPING_S), now]
+            recent = (at for at in self._failures if now - at < FLAPPING_S)
+            self._failures = [*recent, now][-MOST_DOUBLINGS - 1 :]
         self._running[key] = _Running(fault, now)
 
     def reset(self) -> None:
@@ -67,8 +70,8 @@ class FaultLog:
         """Return for how long a fault must not be seen to have ended."""
         failures = sum(now - at < FLAPPING_S for at in self._failures)
         longest = max(LONGEST_QUIET_S, self.recover_after_s)
-        doublings: int = max(failures - 1, 0)
-        return min(self.recover_after_s * float(2**doublings), longest)
+        doublings = min(max(failures - 1, 0), MOST_DOUBLINGS)
+        return min(self.recover_after_s * 2.0**doublings, longest)
 
     def condition(self) -> GpuCondition | None:
         """Return the worst of the faults, with the others named; None without any."""

@@ -98,8 +98,10 @@ class HealthMonitor:
             gpu.was_reset()
         self._count_errors(gpu, how.uncorrected_ecc_errors, now)
         if how.pending_repair:
-            message = f"{how.pending_repair}; reset it once its pods have ended"
-            gpu.faults.note("repair", Fault("Unhealthy", "PendingRepair", message), now)
+            gpu.faults.note("repair", Fault("Unhealthy", "PendingRepair", how.pending_repair), now)
+        if how.fabric_failure:
+            message = f"{how.fabric_failure}: check the fabric manager of the node"
+            gpu.faults.note("fabric", Fault("Unhealthy", "OffFabric", message), now)
         if how.recovery_action:
             message = f"the driver advises to {how.recovery_action}"
             gpu.faults.note("advice", Fault("Unhealthy", "RecoveryAdvised", message), now)

@@ -36,6 +36,8 @@ STABLE_DAEMON_S = 60.0
 TOLERATED_DAEMON_ENDS = 3
 """A daemon that ended so often in a row has failed; it is still started again, after pauses."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+MOST_DOUBLINGS = 16
+"""By then the pause is the longest; a GPU that fails for days would make it no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class _Memory:
     def fail(self, reason: str, now: float, tolerable: bool = False) -> None:
         self.failures += 1
         self.failure, self.tolerable = reason, tolerable
-        self.next_try_at = now + min(FIRST_PAUSE_S * 2 ** (self.failures - 1), LONGEST_PAUSE_S)
+        doublings = min(self.failures - 1, MOST_DOUBLINGS)
+        self.next_try_at = now + min(FIRST_PAUSE_S * 2.0**doublings, LONGEST_PAUSE_S)
 
     def forgive(self) -> None:
         self.failures, self.failure, self.next_try_at = 0, "", 0.0

@@ -25,6 +25,8 @@ RECOVERY_ACTIONS = {
 }
 """`nvmlDeviceGpuRecoveryAction_t` in words."""
 
+_RESET_IT = "reset it once its pods have ended"
+
 HOTTEST = 200
 """°C; more is nonsense."""
 MOST_MEMORY_MIB = 1 << 24
@@ -86,9 +88,9 @@ def _pending_repair(calls: Calls, handle: Any) -> str:
         _, _, pending, failed = rows
         if failed == 1:
             return "row remapping failed: the board has to be exchanged"
-        return "row remapping is pending" if pending == 1 else ""
+        return f"row remapping is pending: {_RESET_IT}" if pending == 1 else ""
     pages = calls.fact(pynvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
-    return "page retirement is pending" if pages == 1 else ""
+    return f"page retirement is pending: {_RESET_IT}" if pages == 1 else ""
 
 
 def _recovery_action(calls: Calls, handle: Any) -> str:

@@ -149,6 +149,7 @@ def test_double_bit_errors_count_and_single_bit_errors_do_not() -> None:
     [
         (Vitals(failure="GPU is lost"), "Unhealthy", "NotAnswering"),
         (Vitals(pending_repair="row remapping"), "Unhealthy", "PendingRepair"),
+        (Vitals(fabric_failure="it has not joined the NVSwitch fabric"), "Unhealthy", "OffFabric"),
         (Vitals(inactive_links=(2, 5)), "Degraded", "LinkDown"),
     ],
 )
@@ -167,6 +168,34 @@ def test_what_can_be_seen_begins_at_once_and_ends_after_it_was_gone_for_a_while(
     node.wait(RECOVER_S - 5)
     assert node.health() == health
     node.wait(10)
+    assert node.health() == "Healthy"
+
+
+def test_a_gpu_off_the_fabric_sends_people_to_the_fabric_manager() -> None:
+    node = Node()
+    node.vitals[GPU] = Vitals(fabric_failure="it has not joined the NVSwitch fabric")
+    node.look()
+    assert str(node.condition()).count("check the fabric manager") == 1
+
+
+def test_what_a_repair_needs_is_told_as_the_driver_knows_it() -> None:
+    node = Node()
+    node.vitals[GPU] = Vitals(pending_repair="row remapping failed: the board has to be exchanged")
+    node.look()
+    condition = node.condition()
+    assert condition is not None
+    assert condition.message == "row remapping failed: the board has to be exchanged"
+
+
+@pytest.mark.parametrize("recover_s", [0.0, 1e-6, 1.0, RECOVER_S, 86400.0])
+def test_thousands_of_failures_within_an_hour_are_borne(recover_s: float) -> None:
+    node = Node(HealthSettings(recover_after_seconds=recover_s))
+    for _ in range(3000):
+        node.xid(94)
+        node.now += 1.0
+        node.look()
+        node.condition()
+    node.wait(2 * max(3600.0, recover_s))
     assert node.health() == "Healthy"
 
 

@@ -16,7 +16,7 @@ from mcp2026.device_plugin.sharing.observation import (
     StartMps,
     StopMps,
 )
-from mcp2026.device_plugin.sharing.transitions import SILENT_DAEMON_S
+from mcp2026.device_plugin.sharing.transitions import LONGEST_PAUSE_S, SILENT_DAEMON_S
 from tests.unit.device_plugin.sharing_world import GPU, MIG, MPS, TIME_SLICE, StepRefusedError, World
 
 MODES = [
@@ -406,3 +406,16 @@ def test_the_world_refuses_what_it_was_told_to() -> None:
     world = World(refuses="StopMps")
     with pytest.raises(StepRefusedError):
         world.do(StopMps(GPU))
+
+
+@pytest.mark.parametrize(("wanted", "refuses"), [(MIG, "SetMigMode"), (MPS, "StartMps")])
+def test_a_gpu_that_fails_for_days_is_still_tried_again(wanted: Sharing, refuses: str) -> None:
+    world = World(wanted=wanted, refuses=refuses)
+    for _ in range(1500):
+        world.now += LONGEST_PAUSE_S
+        world.tick()
+    assert world.current.state == "Failed"
+    world.refuses = ""
+    world.now += LONGEST_PAUSE_S
+    world.settle(30)
+    assert as_wanted(world), world.current
