@@ -14,8 +14,10 @@ def explanation(decision: Decision) -> str:
     asked = " and ".join(decision.asked) or "no GPUs"
     attempts = "1 attempt" if decision.attempts == 1 else f"{decision.attempts} attempts"
     parts = [f"Pod {decision.pod} asks for {asked}. {attempts}, the last at {when}."]
+    parts += _circumstances(decision)
     parts.append(_outcome(decision))
-    if decision.ranked:
+    # A member of a gang goes where room is held for the gang, and nowhere else.
+    if decision.ranked and not decision.gang:
         parts.append("Nodes that fit, best first:\n" + _ranking(decision.ranked))
         parts += _reason_for_the_winner(decision.ranked)
     if decision.refused:
@@ -33,6 +35,31 @@ def explanation(decision: Decision) -> str:
         parts.append("Pods that would have to go:")
         parts += [f"  {node}: {', '.join(uids) or 'none'}" for node, uids in decision.victims.items()]
     return "\n".join(parts)
+
+
+def _circumstances(decision: Decision) -> list[str]:
+    """Return what counted beside the request: the gang, the QoS class, the promise and what is expected."""
+    told = []
+    if decision.gang:
+        told.append(f"{decision.gang[:1].upper()}{decision.gang[1:]}.")
+    if decision.qos:
+        told.append(f"QoS class {decision.qos}.")
+    if decision.slo_p95_ms is not None:
+        of = f" of {decision.model}" if decision.model else ""
+        told.append(
+            f"Promised: a p95 latency{of} of {decision.slo_p95_ms:g} ms. {_prediction(decision)}".rstrip()
+        )
+    return told
+
+
+def _prediction(decision: Decision) -> str:
+    if not decision.ranked or decision.slo_p95_ms is None:
+        return ""
+    best = decision.ranked[0]
+    if best.predicted_p95_ms is None:
+        return "Nothing was measured for the best nodes, so the promise does not count."
+    kept = "is kept" if best.predicted_p95_ms <= decision.slo_p95_ms else "is broken on every node that fits"
+    return f"On the best nodes {best.predicted_p95_ms:g} ms is expected: it {kept}."
 
 
 def _outcome(decision: Decision) -> str:
@@ -53,18 +80,31 @@ def _outcome(decision: Decision) -> str:
 def _ranking(ranked: Sequence[RankedNodes]) -> str:
     names = [term.name for term in ranked[0].terms]
     shown = [name for name in names if any(_value(nodes, name) for nodes in ranked)]
-    headings = ("PRIORITY", "NODES", "NAMES", "GPUS", *(_heading(ranked, name) for name in shown))
+    predicted = any(nodes.predicted_p95_ms is not None for nodes in ranked)
+    headings = (
+        "PRIORITY",
+        "NODES",
+        "NAMES",
+        "GPUS",
+        *(["p95 expected (ms)"] if predicted else []),
+        *(_heading(ranked, name) for name in shown),
+    )
     rows = [
         (
             str(nodes.priority),
             str(nodes.group.count),
             _names(nodes.group),
             ",".join(map(str, nodes.gpus)) or "-",
+            *([_milliseconds(nodes.predicted_p95_ms)] if predicted else []),
             *(str(_value(nodes, name)) for name in shown),
         )
         for nodes in ranked
     ]
     return _table(headings, rows)
+
+
+def _milliseconds(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:g}"
 
 
 def _heading(ranked: Sequence[RankedNodes], name: str) -> str:

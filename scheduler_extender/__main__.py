@@ -1,6 +1,7 @@
 """Start-up: settings → cluster watch → cache → server; the only place that wires things together.
 
-Ends with 0 on SIGTERM and SIGINT, with 2 on a wrong setting, with 1 when it cannot start or go on.
+Ends with 0 on SIGTERM and SIGINT, with 2 on a wrong setting or configuration file, with 1 when it cannot
+start or go on.
 """
 
 import asyncio
@@ -24,8 +25,11 @@ from mcp2026.scheduler_extender.adapters.cluster_watch import ClusterWatch, clus
 from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
-from mcp2026.scheduler_extender.errors import AddressInUseError, ExtenderError
+from mcp2026.scheduler_extender.configuration_file import ConfigurationFile
+from mcp2026.scheduler_extender.errors import AddressInUseError, ConfigurationError, ExtenderError
+from mcp2026.scheduler_extender.gangs import Gangs
 from mcp2026.scheduler_extender.metrics import Metrics
+from mcp2026.scheduler_extender.policy import PolicyInForce
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.scoring_ahead import score_ahead
 from mcp2026.scheduler_extender.server import ExtenderServer
@@ -51,6 +55,9 @@ def main() -> None:
     configure_logging(settings.log_format, settings.log_level)
     try:
         asyncio.run(run(settings))
+    except ConfigurationError as error:
+        print(f"mcp2026-scheduler-extender: {error}", file=sys.stderr)
+        sys.exit(2)
     except ExtenderError as error:
         print(f"mcp2026-scheduler-extender: {error}", file=sys.stderr)
         sys.exit(1)
@@ -60,6 +67,7 @@ async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
+        ConfigurationError: the configuration file cannot be used.
         ExtenderError: there is no way to a cluster, or the address is taken.
 
     """
@@ -67,7 +75,10 @@ async def run(settings: Settings) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
 
+    file = None if settings.configuration_file is None else ConfigurationFile(settings.configuration_file)
+    in_force = PolicyInForce() if file is None else PolicyInForce(file.read())
     cache = ClusterCache()
+    gangs = Gangs(cache)
     configuration = await cluster_configuration(settings.kubeconfig)
     memo = ScoreMemo()
     metrics = Metrics(cache, memo)
@@ -78,8 +89,8 @@ async def run(settings: Settings) -> None:
     async with AsyncExitStack() as at_the_end:
         at_the_end.callback(choices.close)
         api = await at_the_end.enter_async_context(client.ApiClient(configuration))
-        binder = Binder(cache, memo, Bindings(api), choices, time.monotonic)
-        server = ExtenderServer(cache, memo, metrics, watch.problems, choices, binder)
+        binder = Binder(cache, memo, Bindings(api), choices, time.monotonic, gangs, in_force)
+        server = ExtenderServer(cache, memo, metrics, watch.problems, choices, binder, gangs, in_force)
         at_the_end.callback(server.close)
         runners: list[web.AppRunner] = []
         at_the_end.push_async_callback(_close, server, runners)
@@ -88,7 +99,9 @@ async def run(settings: Settings) -> None:
         if settings.metrics_port is not None:
             app = server.health_app()
             runners.append(await _listen(app, settings.metrics_host, settings.metrics_port, "health"))
-        loops = [watch.run(), _expire(cache), score_ahead(cache, memo, choices)]
+        loops = [watch.run(), _expire(cache), score_ahead(cache, memo, choices, in_force)]
+        if file is not None:
+            loops.append(file.follow(in_force.replace))
         if certificates is not None:
             loops.append(certificates.follow())
         await _until_stopped(stop, loops)

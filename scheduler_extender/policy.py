@@ -76,3 +76,7 @@ class PolicyInForce:
 
     def __init__(self, policy: Policy = DEFAULT_POLICY) -> None:
         self.policy = policy
+
+    def replace(self, policy: Policy) -> None:
+        """Let decisions from now on be made by `policy`."""
+        self.policy = policy

@@ -40,6 +40,8 @@ class Settings:
     """Where health and metrics, and no verbs, are served to others; None: nowhere."""
     kubeconfig: Path | None = None
     """None: the pod's service account, or outside a pod the default kubeconfig."""
+    configuration_file: Path | None = None
+    """None: the policy is that by default."""
     tls: TlsFiles | None = None
     """None: the verbs are plain HTTP, on loopback alone."""
     log_format: LogFormat = "text"
@@ -89,6 +91,9 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         type=Path,
         help="kubeconfig file [$KUBECONFIG, else the service account in a pod, else ~/.kube/config]",
     )
+    parser.add_argument(
+        "--config", type=Path, help="YAML file of the policy, read again when it changes [the default policy]"
+    )
     for flag, what in TLS_FLAGS.items():
         parser.add_argument(flag, type=Path, help=f"{what}, PEM; all three or none [plain HTTP on loopback]")
     add_log_flags(parser)
@@ -102,6 +107,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         metrics_host=given.metrics_host,
         metrics_port=given.metrics_port,
         kubeconfig=kubeconfig,
+        configuration_file=given.config,
         tls=_tls(given.tls_cert_file, given.tls_private_key_file, given.client_ca_file),
         log_format=given.log_format,
         log_level=given.log_level,
