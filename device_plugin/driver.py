@@ -66,10 +66,10 @@ class Vitals:
     `failure` says why it does not answer at all; then nothing else is known. `inactive_links` are the numbers
     of NVLinks that the GPU has and that are down. `thermal_slowdown`: its clocks are held down because of
     heat. `uncorrected_ecc_errors` counts since the driver was loaded. `pending_repair` names row
-    remapping or page retirement that is pending or failed, and what it needs: a reset, or a new board. `temperature` is in °C,
-    memory in MiB, `busy` in percent. `recovery_action` says what the driver advises; empty if nothing.
-    `fabric_failure` says that the GPU is not part of the NVSwitches' fabric, so that no program can use it:
-    the fabric manager of the node has to be looked at.
+    remapping or page retirement that is pending or failed, and what it needs: a reset, or a new board.
+    `temperature` is in °C, memory in MiB, `busy` in percent. `recovery_action` says what the driver advises;
+    empty if nothing. `fabric_failure` says that the GPU is not part of the NVSwitches' fabric, so that no
+    program can use it: the fabric manager of the node has to be looked at.
     """
 
     failure: str = ""

@@ -80,9 +80,13 @@ def test_an_older_driver_tells_of_heat_by_the_older_name(
 @pytest.mark.parametrize(
     ("machine", "fact", "says"),
     [
-        pytest.param(A100, "remapping_pending", "row remapping is pending: reset it", id="rows, since Ampere"),
+        pytest.param(
+            A100, "remapping_pending", "row remapping is pending: reset it", id="rows, since Ampere"
+        ),
         pytest.param(A100, "remapping_failed", "has to be exchanged", id="rows that cannot be remapped"),
-        pytest.param(T4, "retirement_pending", "page retirement is pending: reset it", id="pages, before Ampere"),
+        pytest.param(
+            T4, "retirement_pending", "page retirement is pending: reset it", id="pages, before Ampere"
+        ),
     ],
 )
 def test_a_repair_that_waits_for_a_reset_is_told(
