@@ -19,7 +19,7 @@ from mcp2026.api.names import (
 LONGEST_DEVICE_ID: Final = 63
 """Characters; the kubelet's limit."""
 
-_PARTED = re.compile(r"(?P<uuid>[^:]+)::(?P<memory>m?)(?P<number>\d+)")
+_PARTED = re.compile(r"(?P<uuid>[^:]+)::(?P<memory>m?)(?P<number>0|[1-9][0-9]{0,8})")
 
 
 class DeviceKind(StrEnum):
@@ -61,7 +61,7 @@ class DeviceId:
 
 
 def parse_device_id(text: str) -> DeviceId:
-    """Return `text` taken apart; what is no share and no GiB is a whole GPU or a MIG device."""
+    """Return `text` taken apart; what is no share and no GiB is a whole GPU or a MIG device. Never raises."""
     if parted := _PARTED.fullmatch(text):
         kind = DeviceKind.MEMORY if parted["memory"] else DeviceKind.SHARE
         return DeviceId(parted["uuid"], kind, int(parted["number"]))

@@ -1,6 +1,8 @@
 """Names of devices and reservations: what is written can be read, and fits the kubelet's limits."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.gpu_assignment import format_gpu_assignment, parse_gpu_assignment
@@ -26,12 +28,20 @@ MIG = "MIG-b8c0d1e2-0000-4000-8000-000000000000"
         (f"{GPU}::3", DeviceId(GPU, DeviceKind.SHARE, 3)),
         (f"{GPU}::m143", DeviceId(GPU, DeviceKind.MEMORY, 143)),
         ("GPU-x::y", DeviceId("GPU-x::y", DeviceKind.GPU)),
+        ("GPU-x::007", DeviceId("GPU-x::007", DeviceKind.GPU)),
+        ("GPU-x::m\u0663", DeviceId("GPU-x::m\u0663", DeviceKind.GPU)),
     ],
 )
 def test_a_name_comes_back_as_it_went(text: str, device: DeviceId) -> None:
     assert parse_device_id(text) == device
     assert str(device) == text
     assert len(text) <= LONGEST_DEVICE_ID
+
+
+@example("GPU-x::" + "9" * 5000)  # more digits than Python makes a number of
+@given(st.text() | st.builds("{}::{}{}".format, st.text(), st.sampled_from(["", "m"]), st.integers()))
+def test_any_text_is_a_name(text: str) -> None:
+    assert str(parse_device_id(text)) == text
 
 
 @pytest.mark.parametrize(
