@@ -10,6 +10,7 @@ import yaml
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.inference_model import InferenceModel, parse_inference_model
 from mcp2026.api.names import API_VERSION, INFERENCE_MODEL_KIND
+from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.cli.errors import CommandError
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.progress import timestamp
@@ -26,10 +27,10 @@ def read_model(path: Path) -> tuple[Manifest, InferenceModel]:
         documents = [document for document in yaml.safe_load_all(path.read_text()) if document]
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path} is not YAML: {error}") from error
     except RecursionError as error:
         raise CommandError(f"{path} is nested too deeply; allowed: one InferenceModel") from error
+    except NOT_YAML as error:
+        raise CommandError(f"{path} is not YAML: {error}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise CommandError(f"{path} holds {len(documents)} documents; allowed: one InferenceModel")
     resource = documents[0]

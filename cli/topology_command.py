@@ -9,6 +9,7 @@ from typing import Any, Literal
 import typer
 import yaml
 
+from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.topology_score import render_explanation
 from mcp2026.cli.topology_table import render
@@ -185,7 +186,7 @@ def _replay(path: Path, output: Literal["text", "json", "yaml"]) -> None:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CommandError(f"--replay {path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except NOT_YAML as error:
         raise CommandError(f"--replay {path}: neither JSON nor YAML: {error}") from error
     if not isinstance(document, dict) or "question" not in document:
         raise CommandError(f"--replay {path}: question: missing; allowed: what --score -o json prints")

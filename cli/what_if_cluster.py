@@ -11,6 +11,7 @@ import yaml
 
 from mcp2026.api.gpu_sharing import SharingStatus
 from mcp2026.api.gpu_topology import MigDevice, parse_gpu_topology
+from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.cli.errors import CommandError
 from mcp2026.scheduler_extender.what_if import ClusterDocuments
 from mcp2026.topology.idle_machine import idle_status
@@ -199,7 +200,7 @@ def pods_from_file(path: Path) -> list[dict[str, Any]]:
         documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise CommandError(f"-f {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_YAML as error:
         raise CommandError(f"-f {path}: not YAML: {error}") from error
     return [pod for document in documents if document for pod in _pods_of(path, document)]
 

@@ -10,6 +10,7 @@ from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, check_sharing
 from mcp2026.api.gpu_topology import GpuSpec, GPUTopologySpec
 from mcp2026.api.schema_errors import explain
+from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.device_plugin.errors import ConfigurationError
 from mcp2026.device_plugin.health.settings import HealthSettings, check_health_settings
 from mcp2026.device_plugin.share_placing import SharePlacing
@@ -43,7 +44,7 @@ def parse_configuration(text: str, source: str) -> Configuration:
     """
     try:
         document: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except NOT_YAML as error:
         raise ConfigurationError(source, f"not YAML: {error}") from error
     document = {} if document is None else document
     try:

@@ -14,6 +14,7 @@ import yaml
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.gpu_topology import GPUTopology, GPUTopologyStatus, parse_gpu_topology
 from mcp2026.api.names import GPU_TOPOLOGY_KIND
+from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.topology.errors import MachineFormatError
 
 
@@ -135,10 +136,10 @@ def description_from_file(path: Path) -> Description:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except OSError as error:
         raise MachineFormatError(str(path), f"cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise MachineFormatError(str(path), f"not YAML: {error}") from error
     except RecursionError as error:
         raise MachineFormatError(str(path), "nested too deeply") from error
+    except NOT_YAML as error:
+        raise MachineFormatError(str(path), f"not YAML: {error}") from error
     return description_from_document(str(path), document)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.device_plugin.errors import NoCredentialsError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -48,7 +49,7 @@ def find_credentials(environment: Mapping[str, str]) -> Credentials:
     path = Path(environment.get("KUBECONFIG") or DEFAULT_KUBECONFIG).expanduser()
     try:
         return _from_kubeconfig(path)
-    except (OSError, yaml.YAMLError, msgspec.ValidationError, ssl.SSLError, ValueError) as error:
+    except (OSError, *NOT_YAML, msgspec.ValidationError, ssl.SSLError) as error:
         raise NoCredentialsError(path, str(error)) from error
 
 
