@@ -4,13 +4,19 @@ Source: NVIDIA's Multi-Process Service documentation, "nvidia-cuda-mps-control".
 """
 
 import os
+import re
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from mcp2026.device_plugin.sharing.errors import MpsError
 from mcp2026.device_plugin.sharing.mps_limits import MpsLimits
 
 PROGRAM = "nvidia-cuda-mps-control"
+_PROCESS_ID = re.compile(r"[1-9][0-9]{0,9}")
+GIVE_UP_S = 1.0
+"""Longest wait for a program that was ended by force."""
 
 
 def daemon_environment(uuid: str, pipe: Path, log: Path) -> dict[str, str]:
@@ -50,7 +56,8 @@ class MpsControl:
             MpsError: as `thread_percentage`.
 
         """
-        return frozenset(int(word) for word in self._ask("get_server_list").split() if word.isdigit())
+        words = self._ask("get_server_list").split()
+        return frozenset(int(word) for word in words if _PROCESS_ID.fullmatch(word))
 
     def set_ceiling(self, ceiling: MpsLimits) -> None:
         """Set what a client may have at most; what its environment asks for can only be less.
@@ -73,24 +80,35 @@ class MpsControl:
 
     def _ask(self, command: str) -> str:
         try:
-            done = subprocess.run(
+            asking = subprocess.Popen(
                 [self._program],
-                input=f"{command}\n",
                 env=self._environment,
-                capture_output=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                timeout=self._deadline_s,
-                check=False,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            raise MpsError(f"the MPS daemon did not answer {command} within {self._deadline_s:g} s") from None
         except OSError as error:
             raise MpsError(
                 f"{self._program} cannot be run ({error.strerror}): the driver's compute programs must be in "
                 "the plugin's container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
             ) from error
-        if done.returncode:
-            said = (done.stdout + done.stderr).strip()[:200] or f"exit status {done.returncode}"
+        try:
+            answer, complaint = asking.communicate(f"{command}\n", timeout=self._deadline_s)
+        except subprocess.TimeoutExpired:
+            _give_up(asking)
+            raise MpsError(f"the MPS daemon did not answer {command} within {self._deadline_s:g} s") from None
+        if asking.returncode:
+            said = (answer + complaint).strip()[:200] or f"exit status {asking.returncode}"
             raise MpsError(f"the MPS daemon refused {command}: {said}")
-        return done.stdout.strip()
+        return answer.strip()
+
+
+def _give_up(asking: "subprocess.Popen[str]") -> None:
+    """End the program with all that it started: a child of it would hold the pipes open for ever."""
+    with suppress(ProcessLookupError):
+        os.killpg(asking.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):  # it hangs in the kernel: leave it
+        asking.communicate(timeout=GIVE_UP_S)

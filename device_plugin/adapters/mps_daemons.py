@@ -76,13 +76,16 @@ class MpsDaemons:
         """
         record = self._record(uuid)
         pipe, logs = pipe_directory(self._directory, uuid), self._log_directory(uuid)
-        for folder, mode in ((pipe, 0o755), (logs, 0o755), (self._directory / "shm", 0o1777)):
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(mode)
         pid = self._unrecorded(pipe)
+        try:
+            for folder, mode in ((pipe, 0o755), (logs, 0o755), (self._directory / "shm", 0o1777)):
+                folder.mkdir(parents=True, exist_ok=True)
+                folder.chmod(mode)
+            for left in pipe.iterdir() if pid is None else ():
+                left.unlink()  # the folder itself is mounted in containers, and stays
+        except OSError as error:
+            raise _unusable(error) from error
         if pid is None:
-            for left in pipe.iterdir():  # the folder itself is mounted in containers, and stays
-                left.unlink()
             pid = self._spawn(uuid)
         write_record(
             self._record_path(uuid),
@@ -139,23 +142,26 @@ class MpsDaemons:
             return daemon(DaemonState.SILENT, frozenset({record.pid}), str(error))
 
     def _spawn(self, uuid: str) -> int:
-        output = self._log_directory(uuid) / OUTPUT
         try:
-            with output.open("wb") as file:
+            output = (self._log_directory(uuid) / OUTPUT).open("wb")
+        except OSError as error:
+            raise _unusable(error) from error
+        with output:
+            try:
                 child = subprocess.Popen(
                     [self._program, "-f"],
                     env=self._environment(uuid),
                     stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
+                    stdout=output,
+                    stderr=output,
                     cwd="/",
                     start_new_session=True,
                 )
-        except OSError as error:
-            raise MpsError(
-                f"{self._program} cannot be run ({error.strerror}): the driver's compute programs must be in "
-                "the plugin's container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
-            ) from error
+            except OSError as error:
+                raise MpsError(
+                    f"{self._program} cannot be run ({error.strerror}): the driver's compute programs must "
+                    "be in the plugin's container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+                ) from error
         self._children[uuid] = child
         return child.pid
 
@@ -224,3 +230,10 @@ class MpsDaemons:
 
     def _record_path(self, uuid: str) -> Path:
         return self._directory / uuid / "daemon.json"
+
+
+def _unusable(error: OSError) -> MpsError:
+    return MpsError(
+        f"{error.filename}: {error.strerror}: --mps-directory must be a folder that can be written, at the "
+        "same path on the host"
+    )

@@ -92,6 +92,8 @@ class SharingLoop:
         try:
             seen = await self._observe(wanted)
         except MpsError as error:
+            if str(error) != self._failure:
+                log.warning("how GPUs are shared stays as it is: %s", error)
             self._failure = str(error)
             return False
         self._failure = ""

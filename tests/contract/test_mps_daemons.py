@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from mcp2026.api.gpu_sharing import Sharing
 from mcp2026.device_plugin.adapters.mps_control import MpsControl, daemon_environment
 from mcp2026.device_plugin.adapters.mps_daemons import MpsDaemons
+from mcp2026.device_plugin.adapters.mps_record import process_start_time
 from mcp2026.device_plugin.driver import ComputeMode
 from mcp2026.device_plugin.sharing.errors import MpsError
 from mcp2026.device_plugin.sharing.mps_limits import MpsLimits
@@ -189,3 +191,45 @@ def test_a_record_that_cannot_be_read_is_named(daemons: MpsDaemons, directory: P
     (directory / "mps" / GPU / "daemon.json").write_text("{")
     with pytest.raises(MpsError, match=r"daemon\.json cannot be read"):
         daemons.observe()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda home: (home / "pipe").write_text(""), id="a file where the pipes shall be"),
+        pytest.param(lambda home: (home / "log" / "output.log").mkdir(parents=True), id="no file for output"),
+        pytest.param(lambda home: (home / "pipe" / "left").mkdir(parents=True), id="something left behind"),
+        pytest.param(lambda home: (home.parent / "shm").write_text(""), id="no folder for shared memory"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_named_with_the_flag(
+    spoil: Callable[[Path], object], daemons: MpsDaemons, directory: Path
+) -> None:
+    home = directory / "mps" / GPU
+    home.mkdir(parents=True)
+    spoil(home)
+    with pytest.raises(MpsError, match=rf"{directory}.*--mps-directory must be"):
+        start(daemons)
+
+
+def test_a_program_that_hangs_with_its_children_is_given_up(directory: Path) -> None:
+    program = directory / "wrapped"
+    program.write_text(f"#!/bin/sh\nsleep 60 & echo $! > {directory}/child\nwait\n")
+    program.chmod(0o755)
+    control = MpsControl(str(program), dict(os.environ), 0.5)
+    with pytest.raises(MpsError, match="did not answer"):
+        control.quit()
+    child = int((directory / "child").read_text())
+    wait_until(lambda: process_start_time(child) is None)
+
+
+@pytest.mark.parametrize("answer", ["", "nonsense", "\u0663", "9" * 5000, "\xff\xfe"])
+def test_any_answer_is_borne(answer: str, directory: Path) -> None:
+    (directory / "answer").write_bytes(answer.encode("latin-1", "replace"))
+    program = directory / "talks"
+    program.write_text(f"#!/bin/sh\ncat > {directory}/asked; cat {directory}/answer\n")
+    program.chmod(0o755)
+    control = MpsControl(str(program), dict(os.environ), 5)
+    for ask in (control.thread_percentage, control.servers):
+        with suppress(MpsError):
+            ask()
