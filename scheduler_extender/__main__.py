@@ -101,11 +101,15 @@ async def run(settings: Settings) -> None:
             runners.append(await _listen(app, settings.metrics_host, settings.metrics_port, "health"))
         loops = [watch.run(), _expire(cache), score_ahead(cache, memo, choices, in_force)]
         if file is not None:
-            loops.append(file.follow(in_force.replace))
+            loops.append(file.follow(in_force.replace, _keep_policy))
         if certificates is not None:
             loops.append(certificates.follow())
         await _until_stopped(stop, loops)
     log.info("ended on request")
+
+
+def _keep_policy(problem: str) -> None:
+    log.error("the policy stays as it was: %s", problem)
 
 
 async def _close(server: ExtenderServer, runners: list[web.AppRunner]) -> None:

@@ -24,7 +24,7 @@ from mcp2026.scheduler_extender.cluster_events import (
     ObservedTopology,
     Seen,
 )
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
+from mcp2026.scheduler_extender.snapshot import NO_CROWDS, ClusterSnapshot, Crowds, NodeGpus, NodeSnapshot
 
 GangKey = tuple[str, str]
 """Namespace and name of a gang."""
@@ -38,6 +38,37 @@ def gang_key(pod: ObservedPod) -> GangKey:
 NO_TOPOLOGY = "no GPUTopology for this node: is the device plugin running?"
 
 
+class _CrowdCount:
+    """Counts the pods of one kind on each node."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._classes: dict[str, str] = {}
+        self._now: Crowds | None = None
+
+    def set(self, node: str, count: int, state: str) -> None:
+        name = sys.intern(f"{state} {count}")
+        if self._classes.get(node) is name:
+            return
+        self._classes[node] = name
+        if count:
+            self._counts[node] = count
+        else:
+            self._counts.pop(node, None)
+        self._now = None
+
+    def forget(self, node: str) -> None:
+        self._counts.pop(node, None)
+        self._classes.pop(node, None)
+        self._now = None
+
+    def now(self) -> Crowds:
+        """Return the counts as they are; without any, there is nothing to tell nodes apart by."""
+        if self._now is None:
+            self._now = Crowds(self._counts.copy(), self._classes.copy()) if self._counts else NO_CROWDS
+        return self._now
+
+
 class ClusterCache:
     """Takes events, gives snapshots."""
 
@@ -45,9 +76,8 @@ class ClusterCache:
         self._nodes: dict[str, NodeSnapshot] = {}
         self._states: dict[str, str] = {}
         self._words: dict[str, str] = {}
-        self._guaranteed: dict[str, int] = {}
-        self._others: dict[str, int] = {}
-        """By node: how many pods with GPUs are of the QoS class Guaranteed, and of others; never 0."""
+        self._guaranteed = _CrowdCount()
+        self._others = _CrowdCount()
         self._gangs: dict[GangKey, dict[str, ObservedPod]] = {}
         self._new_states: dict[str, NodeGpus] = {}
         self.on_new_state: Callable[[], None] = lambda: None
@@ -92,8 +122,8 @@ class ClusterCache:
                 states=self._states.copy(),
                 words=self._words.copy(),
                 budgets=tuple(self._budgets.values()),
-                guaranteed=self._guaranteed.copy(),
-                others=self._others.copy(),
+                guaranteed=self._guaranteed.now(),
+                others=self._others.now(),
             )
         return self._snapshot
 
@@ -185,8 +215,8 @@ class ClusterCache:
             case Kind.NODES:
                 if self._nodes.pop(key, None):
                     del self._states[key], self._words[key]
-                    self._guaranteed.pop(key, None)
-                    self._others.pop(key, None)
+                    self._guaranteed.forget(key)
+                    self._others.forget(key)
                     self._snapshot = None
             case Kind.BUDGETS:
                 if self._budgets.pop(key, None):
@@ -228,11 +258,8 @@ class ClusterCache:
         self._states[node.name] = state
         self._words[node.name] = sys.intern(node.words)
         tenants = tenants_of(placed.pod for placed in node.pods)
-        for counts, count in ((self._guaranteed, tenants.guaranteed), (self._others, tenants.others)):
-            if count:
-                counts[node.name] = count
-            else:
-                counts.pop(node.name, None)
+        self._guaranteed.set(node.name, tenants.guaranteed, state)
+        self._others.set(node.name, tenants.others, state)
         self._snapshot = None
 
     def _view(self, node: str) -> NodeSnapshot:

@@ -38,8 +38,13 @@ class ConfigurationFile:
             raise ConfigurationError(str(self._path), f"cannot be read: {error}") from error
         return parse_configuration(text, str(self._path))
 
-    async def follow(self, taken: Callable[[Policy], None], interval_s: float = LOOK_INTERVAL_S) -> None:
-        """Call `taken` after each change, until cancelled; what cannot be used is logged, and left."""
+    async def follow(
+        self,
+        taken: Callable[[Policy], None],
+        refused: Callable[[str], None],
+        interval_s: float = LOOK_INTERVAL_S,
+    ) -> None:
+        """Call `taken` or `refused` (with the reason) after each change, until cancelled."""
         while True:
             await asyncio.sleep(interval_s)
             if self._look() == self._state:
@@ -47,7 +52,7 @@ class ConfigurationFile:
             try:
                 policy = self.read()
             except ConfigurationError as error:
-                log.warning("the configuration before stays in force: %s", error)
+                refused(str(error))
             else:
                 log.info("took a new configuration from %s", self._path)
                 taken(policy)

@@ -13,7 +13,7 @@ from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.choosing import best_whole, choose_parts
 from mcp2026.scheduler_extender.filtering import Filtered
 from mcp2026.scheduler_extender.preferences import NO_PREFERENCES, Preferences
-from mcp2026.scheduler_extender.prioritizing import RankedClass, Ranking
+from mcp2026.scheduler_extender.prioritizing import NODE_TERMS, RankedClass, Ranking
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 
@@ -191,7 +191,10 @@ def _with_score(
             p95 = preferences.predicted_us(ranked.gpus, demand, taken)
             predicted += [] if p95 is None else [p95]
             gpus += tuple(ranked.gpus.indices[position] for position in taken)
-    terms += tuple(ScoreTerm(term.name, term.value, term.unit) for term in ranked.terms)
+        terms += tuple(
+            ScoreTerm(name, value, unit)
+            for (name, unit), value in zip(NODE_TERMS, ranked.node_key, strict=True)
+        )
     worst = _milliseconds(max(predicted, default=None))
     return RankedNodes(ranked.priority, gpus, terms, group_of(ranked.nodes), worst)
 

@@ -4,7 +4,7 @@ Unknown is neutral everywhere: a pod without a promise, a model that nobody meas
 product change nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mcp2026.api.gpu_devices import DeviceKind
@@ -14,19 +14,10 @@ from mcp2026.scheduler_extender.cluster_events import ObservedPod
 from mcp2026.scheduler_extender.parts_placement import NOTHING, Avoided
 from mcp2026.scheduler_extender.policy import DEFAULT_POLICY, Policy
 from mcp2026.scheduler_extender.request import Demand
-from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, Tenants
+from mcp2026.scheduler_extender.snapshot import NO_CROWDS, ClusterSnapshot, Crowds, NodeGpus, Tenants
 from mcp2026.topology.score import Circumstances
 
 _ALONE = Tenants()
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTerm:
-    """A term that is of the node and not of the GPUs taken; more is better."""
-
-    name: str
-    value: int
-    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +80,19 @@ class Preferences:
 
     # ---- of nodes ----
 
-    def crowds(self, snapshot: ClusterSnapshot) -> Mapping[str, int]:
-        """Return how many pods of the other kind each node has; a node without is left out."""
+    def crowds(self, snapshot: ClusterSnapshot) -> Crowds:
+        """Return the pods of the other kind."""
         if not self._keeps_apart:
-            return {}
+            return NO_CROWDS
         return snapshot.others if self.qos is QosClass.GUARANTEED else snapshot.guaranteed
 
-    def node_terms(self, gpus: NodeGpus, demands: tuple[Demand, ...], crowd: int) -> tuple[NodeTerm, ...]:
-        """Return the terms below those of the set, `crowd` being the pods of the other kind on the node."""
-        terms = [NodeTerm("other-qos-on-node", -crowd)] if self._keeps_apart else []
-        if self.policy.packing is not None:
-            free, total = _room(gpus, demands[0])
-            percent = 100 * free // total if total else 0
-            terms.append(
-                NodeTerm("free-percent", percent if self.policy.packing == "Spread" else -percent, "%")
-            )
-        return tuple(terms)
+    def fullness(self, gpus: NodeGpus, demands: tuple[Demand, ...]) -> int:
+        """Return how welcome it is that the node is as full as it is, in percent; 0 if it does not matter."""
+        if self.policy.packing is None:
+            return 0
+        free, total = _room(gpus, demands[0])
+        percent = 100 * free // total if total else 0
+        return percent if self.policy.packing == "Spread" else -percent
 
     @property
     def _keeps_apart(self) -> bool:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mcp2026.scheduler_extender.choosing import Key, best_key
-from mcp2026.scheduler_extender.preferences import NO_PREFERENCES, NodeTerm, Preferences
+from mcp2026.scheduler_extender.preferences import NO_PREFERENCES, Preferences
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
 from mcp2026.scheduler_extender.wire import MAX_PRIORITY
 
-NodeClass = str | tuple[str | None, int | None] | None
-"""Equal for nodes that no score tells apart: the state, or state and crowd."""
+NODE_TERMS = (("other-qos-on-node", ""), ("free-percent", "%"))
+"""Name and unit of the terms that are of the node and not of the GPUs taken, below all that are of these."""
 _NO_ROOM: Key = ()
 """The key of a node without room: below every real key."""
 
@@ -25,27 +25,28 @@ _NO_ROOM: Key = ()
 class RankedClass:
     """Nodes that no score tells apart. `gpus` are those of the first; None: there is no room.
 
-    `terms` are those of the node, below those of its GPUs.
+    `node_key` has the values of `NODE_TERMS`.
     """
 
     priority: int
     nodes: tuple[str, ...]
     gpus: NodeGpus | None
-    terms: tuple[NodeTerm, ...] = ()
+    node_key: Key = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The nodes in the order asked, the class of each, and what is known of each class.
 
-    `firsts` has the GPUs of the first node of each class; None: there is no room. `terms` are of the node.
+    `firsts` has the GPUs of the first node of each class; None: there is no room. `node_keys` has
+    the values of `NODE_TERMS`.
     """
 
     nodes: tuple[str, ...]
-    classes: tuple[NodeClass, ...]
-    priorities: Mapping[NodeClass, int]
-    firsts: Mapping[NodeClass, NodeGpus | None]
-    terms: Mapping[NodeClass, tuple[NodeTerm, ...]] = field(default_factory=dict)
+    classes: tuple[str | None, ...]
+    priorities: Mapping[str | None, int]
+    firsts: Mapping[str | None, NodeGpus | None]
+    node_keys: Mapping[str | None, Key] = field(default_factory=dict)
 
     def priority_of_each(self) -> Iterator[int]:
         """Yield the priority of each of `nodes`, 0 to 10."""
@@ -55,13 +56,13 @@ class Ranking:
         """Return the `count` best classes, the best first, of equal ones the largest."""
         sizes = Counter(self.classes)
         best = sorted(self.priorities, key=lambda each: (-self.priorities[each], -sizes[each]))[:count]
-        members: dict[NodeClass, list[str]] = {each: [] for each in best}
+        members: dict[str | None, list[str]] = {each: [] for each in best}
         for name, its in zip(self.nodes, self.classes, strict=True):
             if its in members:
                 members[its].append(name)
         return tuple(
             RankedClass(
-                self.priorities[each], tuple(members[each]), self.firsts[each], self.terms.get(each, ())
+                self.priorities[each], tuple(members[each]), self.firsts[each], self.node_keys.get(each, ())
             )
             for each in best
         )
@@ -78,34 +79,38 @@ def rank_nodes(
     if not demands:
         return Ranking(node_names, ("",) * len(node_names), {"": 0}, {"": None})
     crowds = preferences.crowds(snapshot)
-    classes = _classes(snapshot, node_names, crowds)
+    classes = tuple(map((crowds.classes or snapshot.states).get, node_names))
     firsts = dict(zip(reversed(classes), reversed(node_names), strict=True))
-    gpus = {each: _with_room(snapshot.nodes.get(name), demands) for each, name in firsts.items()}
-    terms = {
-        each: preferences.node_terms(free, demands, crowds.get(firsts[each], 0))
-        for each, free in gpus.items()
-        if free is not None
-    }
-    of_states: dict[str, Key] = {}
-    keys = []
-    for each, free in gpus.items():
-        if free is None:
-            keys.append(_NO_ROOM)
-            continue
-        key = of_states.get(free.state)
-        if key is None:
-            key = of_states[free.state] = best_key(free, demands, memo, preferences)
-        keys.append(key + tuple(term.value for term in terms[each]))
-    priorities = dict(zip(gpus, ranks_to_priorities(keys), strict=True))
-    return Ranking(node_names, classes, priorities, gpus, terms)
+    of_states: dict[str | None, _Scored] = {}
+    for name in firsts.values():
+        state = snapshot.states.get(name)
+        if state not in of_states:
+            of_states[state] = _scored(snapshot.nodes.get(name), demands, memo, preferences)
+    scored = {each: of_states[snapshot.states.get(name)] for each, name in firsts.items()}
+    node_keys = {each: (-crowds.counts.get(firsts[each], 0), its.fullness) for each, its in scored.items()}
+    keys = [_NO_ROOM if its.gpus is None else its.key + node_keys[each] for each, its in scored.items()]
+    priorities = dict(zip(scored, ranks_to_priorities(keys), strict=True))
+    return Ranking(
+        node_names, classes, priorities, {each: its.gpus for each, its in scored.items()}, node_keys
+    )
 
 
-def _classes(
-    snapshot: ClusterSnapshot, node_names: tuple[str, ...], crowds: Mapping[str, int]
-) -> tuple[NodeClass, ...]:
-    """Return the class of each node: its state, and beside it how crowded it is, where any node is."""
-    states = map(snapshot.states.get, node_names)
-    return tuple(zip(states, map(crowds.get, node_names), strict=True)) if crowds else tuple(states)
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """Of nodes in one state: how good the best devices are; without `gpus` there is no room."""
+
+    gpus: NodeGpus | None
+    key: Key = _NO_ROOM
+    fullness: int = 0
+
+
+def _scored(
+    node: NodeSnapshot | None, demands: tuple[Demand, ...], memo: ScoreMemo, preferences: Preferences
+) -> _Scored:
+    gpus = _with_room(node, demands)
+    if gpus is None:
+        return _Scored(None)
+    return _Scored(gpus, best_key(gpus, demands, memo, preferences), preferences.fullness(gpus, demands))
 
 
 def _with_room(node: NodeSnapshot | None, demands: tuple[Demand, ...]) -> NodeGpus | None:

@@ -178,11 +178,24 @@ class NodeSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Crowds:
+    """How many pods of one kind each node has; one without is left out.
+
+    `classes` names for each node the class of those that are in the same state and have as many.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    classes: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_CROWDS = Crowds()
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """All nodes by name, and what protects pods from being evicted.
 
-    `guaranteed` and `others` count the pods with GPUs on each node, by their QoS class; a node without is
-    left out.
+    `guaranteed` and `others` tell of the pods with GPUs on each node, by their QoS class.
 
     `states` and `words` are those of the nodes, by name: a call about thousands of nodes looks each up there,
     and thinks about each of the few that differ.
@@ -192,5 +205,5 @@ class ClusterSnapshot:
     states: Mapping[str, str]
     words: Mapping[str, str]
     budgets: tuple[ObservedBudget, ...] = ()
-    guaranteed: Mapping[str, int] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
+    guaranteed: Crowds = NO_CROWDS
+    others: Crowds = NO_CROWDS

@@ -65,6 +65,8 @@ def test_shares_are_explained_too() -> None:
         "other-qos-on-gpus",
         "shares-of-one-gpu",
         "left-on-these-gpus",
+        "other-qos-on-node",
+        "free-percent",
     }
 
 

@@ -281,7 +281,7 @@ def test_the_cache_counts_who_is_on_a_shared_gpu() -> None:
     gpus = cluster.snapshot().nodes["n"].gpus
     assert gpus is not None
     assert gpus.tenants == (Tenants(), Tenants(), Tenants(0, 1), Tenants())
-    assert cluster.snapshot().others == {"n": 1}
+    assert cluster.snapshot().others.counts == {"n": 1}
 
 
 def test_what_a_pod_asks_for_beside_gpus_is_read_from_it() -> None:
@@ -364,7 +364,7 @@ def test_nodes_are_ranked_as_by_trying_all_sets(
             for chosen in combinations(gpus.free, asked)
         )
         apart = policy.guaranteed_apart and qos is not None
-        others = (snapshot.others.get(name, 0) if qos is GUARANTEED else 0) if apart else 0
+        others = (snapshot.others.counts.get(name, 0) if qos is GUARANTEED else 0) if apart else 0
         percent = 100 * len(gpus.free) // 4
         packed = {None: 0, "Pack": -percent, "Spread": percent}[policy.packing]
         return (*best, -others, packed)
