@@ -106,11 +106,20 @@ class Registrar:
                     await self._attend(served, kubelet)
                 if not self._ever_registered and time.monotonic() - began > self._settings.kubelet_timeout_s:
                     self._give_up(kubelet)
-                await self._folder.wait(WATCH_INTERVAL_S)
+                now = time.monotonic()
+                waits = (
+                    served.registration.wait_s(now, WATCH_INTERVAL_S) for served in self._served.values()
+                )
+                await self._folder.wait(min(waits, default=WATCH_INTERVAL_S))
         finally:
             await asyncio.gather(*(served.server.stop() for served in self._served.values()))
             self._lock.release()
             self._folder.close()
+
+    def _until_the_next_look(self) -> float:
+        now = time.monotonic()
+        waits = (served.registration.wait_s(now, WATCH_INTERVAL_S) for served in self._served.values())
+        return min(waits, default=WATCH_INTERVAL_S)
 
     def _add_resources(self, snapshot: Snapshot) -> None:
         for resource in (GPU_RESOURCE, *offers(snapshot)):

@@ -11,7 +11,9 @@ from enum import Enum
 
 STREAMLESS_S = 10.0
 """How long a registered kubelet may go without a stream before the plugin registers again."""
-FIRST_RETRY_S = 0.25
+FIRST_RETRY_S = 0.02
+"""A kubelet that starts makes its socket before it listens there, and admits pods that waited for it within a
+second: those whose devices are not registered by then are refused for good."""
 LAST_RETRY_S = 10.0
 
 SocketIdentity = tuple[int, int, int]
@@ -50,6 +52,10 @@ class Registration:
     def registered(self) -> bool:
         """Whether the kubelet that runs now took the plugin's registration."""
         return self._registered_with is not None
+
+    def wait_s(self, now: float, longest: float) -> float:
+        """Return how long to wait until it is time for another try, at most `longest`."""
+        return min(longest, self._retry_at - now) if self._retry_at > now else longest
 
     def next_step(self, observed: Observation, now: float) -> Step:
         """Return what to do about `observed`."""

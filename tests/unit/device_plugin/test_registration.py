@@ -1,8 +1,17 @@
 """When the plugin registers with the kubelet, decided without any socket."""
 
+from itertools import pairwise
+
 import pytest
 
-from mcp2026.device_plugin.registration import LAST_RETRY_S, STREAMLESS_S, Observation, Registration, Step
+from mcp2026.device_plugin.registration import (
+    FIRST_RETRY_S,
+    LAST_RETRY_S,
+    STREAMLESS_S,
+    Observation,
+    Registration,
+    Step,
+)
 
 FIRST, SECOND = (1, 10, 100), (1, 10, 200)
 """Two sockets that got the same inode one after the other."""
@@ -72,17 +81,21 @@ def test_a_stream_that_ends_late_is_missed_only_from_then_on() -> None:
     assert registration.next_step(seen(streams=0), 101.0 + STREAMLESS_S) is Step.REGISTER
 
 
-def test_failures_are_retried_ever_later_up_to_a_limit() -> None:
-    registration = Registration()
-    now, waits = 0.0, []
-    for _ in range(9):
+def test_a_failed_try_is_made_again_later_each_time_and_the_wait_is_told() -> None:
+    registration, now, waits = Registration(), 0.0, []
+    for _ in range(13):
         assert registration.next_step(seen(streams=0), now) is Step.REGISTER
         registration.failed(FIRST, now)
-        began = now
-        while registration.next_step(seen(streams=0), now) is Step.NOTHING:
-            now += 0.25
-        waits.append(now - began)
-    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, LAST_RETRY_S, LAST_RETRY_S, LAST_RETRY_S]
+        wait = registration.wait_s(now, longest=60.0)
+        assert registration.next_step(seen(streams=0), now + 0.9 * wait) is Step.NOTHING
+        assert registration.wait_s(now, longest=0.001) == 0.001
+        waits.append(wait)
+        now += wait
+    assert waits[0] == FIRST_RETRY_S
+    assert waits[-1] == pytest.approx(LAST_RETRY_S)
+    for earlier, later in pairwise(waits):
+        assert later == pytest.approx(min(2 * earlier, LAST_RETRY_S))
+    assert registration.wait_s(now, longest=60.0) == 60.0
 
 
 def test_a_new_kubelet_is_tried_at_once_whatever_the_old_one_refused() -> None:
