@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -45,22 +45,37 @@ class NodeReport:
         self._checked_at: float | None = None
 
     async def run(self) -> None:
-        """Report at every change until cancelled; what fails is tried again, later each time."""
+        """Report at every change until cancelled.
+
+        What fails is tried again, later each time, and at once when a GPU changes. A taint that may not be
+        written holds up no event, nor the other way round.
+        """
         await self._looked.wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat(self._keep_taint, "tainted"))
+            group.create_task(self._repeat(self._tell_changes, "told by events"))
+
+    async def _repeat(self, report: Callable[[Snapshot], Awaitable[None]], what: str) -> None:
         pause_s = FIRST_PAUSE_S
         while True:
             snapshot = self._inventory.snapshot
             try:
-                await self._keep_taint(snapshot)
-                await self._tell_changes(snapshot)
+                await report(snapshot)
             except ApiServerError as error:
-                log.warning("the node cannot be told how its GPUs are, again in %g s: %s", pause_s, error)
-                await asyncio.sleep(pause_s)
+                log.warning("how GPUs are cannot be %s, again in %g s: %s", what, pause_s, error)
+                await self._wait(snapshot, pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-                continue
-            pause_s = FIRST_PAUSE_S
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._inventory.next_after(snapshot), RECHECK_S)
+            else:
+                pause_s = FIRST_PAUSE_S
+                await self._wait(snapshot, RECHECK_S)
+
+    async def _wait(self, seen: Snapshot, longest_s: float) -> None:
+        """Return when GPUs are otherwise than in `seen`, or after `longest_s`."""
+        now = seen
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                while now.conditions == seen.conditions and now.machine is seen.machine:
+                    now = await self._inventory.next_after(now)
 
     async def _keep_taint(self, snapshot: Snapshot) -> None:
         wanted = wanted_taint(snapshot, self._settings)
