@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 WATCH_S = (240, 480)
 """A watch ends by itself within this range, at random, so that those of many nodes do not end at once."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
+_OF_ANOTHER_HISTORY = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.GONE, HTTPStatus.GATEWAY_TIMEOUT})
+"""Told of a resource version that is no such, too old, or of a future: the server's data were restored."""
 
 _Object = TypeVar("_Object", bound="WatchedObject")
 
@@ -79,20 +81,26 @@ class ObjectWatch(Generic[_Object]):
         self._objects: dict[str, _Object] = {}
         self._version = ""
         self._problem = ""
+        self._heard = False
+        """Whether the last watch brought anything."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
         pause_s = FIRST_PAUSE_S
         while True:
+            self._heard = False
             try:
                 if not self._version:
                     await self._list()
-                if await self._watch():
+                await self._watch()
+                if self._heard:
                     pause_s = FIRST_PAUSE_S
                     continue
             except (ApiServerError, msgspec.DecodeError) as error:
-                if isinstance(error, msgspec.DecodeError) or error.status == HTTPStatus.GONE:
+                if isinstance(error, msgspec.DecodeError) or error.status in _OF_ANOTHER_HISTORY:
                     self._version = ""
+                if self._heard:
+                    pause_s = FIRST_PAUSE_S
                 if str(error) != self._problem:
                     self._problem = str(error)
                     log.warning("%s cannot be followed: %s", self._path, error)
@@ -108,9 +116,8 @@ class ObjectWatch(Generic[_Object]):
         self._version = listed.metadata.resource_version
         self._tell()
 
-    async def _watch(self) -> bool:
-        """Follow one watch to its end; tell whether it brought anything."""
-        heard = False
+    async def _watch(self) -> None:
+        """Follow one watch to its end."""
         async for line in self._cluster.watch(
             self._path,
             self._watch_form,
@@ -120,9 +127,8 @@ class ObjectWatch(Generic[_Object]):
             allowWatchBookmarks="true",
             timeoutSeconds=str(random.randint(*WATCH_S)),
         ):
-            heard = True
             self._take(self._of_event.decode(line))
-        return heard
+            self._heard = True
 
     def _take(self, event: _Event) -> None:
         if event.type == "ERROR":

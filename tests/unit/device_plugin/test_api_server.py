@@ -162,6 +162,30 @@ async def test_reservations_follow_pods_through_an_expired_history() -> None:
     assert versions == ["0", "1", "9", "0", "20"]
 
 
+@pytest.mark.parametrize("status", [400, 410, 504])
+@pytest.mark.parametrize("within", [False, True])
+async def test_a_version_that_the_server_does_not_know_is_asked_for_no_more(
+    status: int, within: bool
+) -> None:
+    refusal = [{"type": "ERROR", "object": {"code": status, "message": "no"}}] if within else status
+    played = Played(listed("7"), refusal, listed("3"))
+    async with serving(played) as cluster:
+        watch = asyncio.create_task(watch_spec(cluster, "n", lambda _: None).run())
+        await asyncio.wait_for(played.exhausted.wait(), 10)
+        watch.cancel()
+    assert [request["resourceVersion"] for request in played.requests] == ["0", "7", "0", "3"]
+
+
+@pytest.mark.parametrize("status", [401, 403, 409, 429, 500, 503])
+async def test_a_server_that_refuses_for_a_while_is_asked_to_go_on(status: int) -> None:
+    played = Played(listed("7"), status)
+    async with serving(played) as cluster:
+        watch = asyncio.create_task(watch_spec(cluster, "n", lambda _: None).run())
+        await asyncio.wait_for(played.exhausted.wait(), 10)
+        watch.cancel()
+    assert [request["resourceVersion"] for request in played.requests] == ["0", "7", "7"]
+
+
 async def test_a_spec_is_told_when_it_changes_and_not_for_a_status() -> None:
     def topology(version: str, generation: int, spec: dict[str, Any]) -> dict[str, Any]:
         metadata = {"name": "n", "uid": "u", "resourceVersion": version, "generation": generation}
