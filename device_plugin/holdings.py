@@ -41,7 +41,8 @@ class Promises:
             device: Holding(held.resource, held.holder) for held in told for device in held.devices
         }
         for device, since in list(self._since.items()):
-            if device in holdings or asked_at - since > UNCONFIRMED_S:
+            told_since = device in holdings and since <= asked_at  # else it names the holder before
+            if told_since or asked_at - since > UNCONFIRMED_S:
                 del self._since[device]
             elif device in snapshot.holdings:
                 holdings[device] = snapshot.holdings[device]

@@ -48,6 +48,15 @@ def test_an_answer_that_was_under_way_during_allocate_does_not_free_the_device(n
     assert promises.reconcile(node, [], asked_at=9.0).holdings == {"A": Holding(GPU)}
 
 
+def test_an_answer_of_before_allocate_that_names_the_last_holder_is_of_no_account(node: Snapshot) -> None:
+    promises = Promises()
+    node = promises.reconcile(node, [Held(GPU, HOLDER, ("A",))], asked_at=1.0)
+    node = promises.hand_out(node, GPU, ["A"], now=10.0)
+    node = promises.reconcile(node, [Held(GPU, HOLDER, ("A",))], asked_at=9.0)
+    assert node.holdings == {"A": Holding(GPU)}
+    assert promises.reconcile(node, [], asked_at=11.0).holdings == {"A": Holding(GPU)}, "not admitted yet"
+
+
 def test_the_same_answer_changes_nothing(node: Snapshot) -> None:
     promises = Promises()
     told = [Held(GPU, HOLDER, ("A",))]
