@@ -7,6 +7,7 @@ snapshot, or carry what it holds elsewhere. None knows of another.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from mcp2026.device_plugin.adapters.plugin_server import DevicePluginService
@@ -17,6 +18,7 @@ from mcp2026.device_plugin.holdings import Promises
 from mcp2026.device_plugin.holdings_watch import HoldingsWatch
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.metrics import Metrics
+from mcp2026.device_plugin.preparing import keep_prepared
 from mcp2026.device_plugin.registrar import Registrar
 from mcp2026.device_plugin.settings import Settings
 
@@ -62,7 +64,7 @@ class Plugin:
             lambda resource: DevicePluginService(resource, inventory, self._allocator),
         )
         self._parts = tuple(parts)
-        self._loops = tuple(loops)
+        self._loops: tuple[Loop, ...] = (partial(keep_prepared, inventory), *loops)
 
     async def run(self) -> None:
         """Serve until cancelled.
