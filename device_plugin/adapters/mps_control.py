@@ -66,7 +66,8 @@ class MpsControl:
             MpsError: as `thread_percentage`.
 
         """
-        self._ask(f"set_default_device_pinned_mem_limit 0 {ceiling.memory_mib}M")
+        if ceiling.memory_mib:
+            self._ask(f"set_default_device_pinned_mem_limit 0 {ceiling.memory_mib}M")
         self._ask(f"set_default_active_thread_percentage {ceiling.thread_percentage}")
 
     def quit(self) -> None:

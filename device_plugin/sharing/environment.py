@@ -97,6 +97,9 @@ def _through_mps(
 ) -> ContainerAccess:
     memory_mib = snapshot.machine.gpus[snapshot.positions[uuid]].memory_mib
     limits = limits_of_units(snapshot.sharing_of(uuid).sharing, memory_mib, units)
+    memory_limit = (
+        {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={limits.memory_mib}M"} if limits.memory_mib else {}
+    )
     pipe = pipe_directory(mps_directory, uuid)
     return ContainerAccess(
         environment
@@ -105,8 +108,8 @@ def _through_mps(
             "CUDA_MPS_PIPE_DIRECTORY": MPS_PIPE_IN_CONTAINER,
             "CUDA_MPS_LOG_DIRECTORY": MPS_LOG_IN_CONTAINER,
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(limits.thread_percentage),
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={limits.memory_mib}M",
-        },
+        }
+        | memory_limit,
         (
             Mount(str(pipe), MPS_PIPE_IN_CONTAINER),
             Mount(str(mps_directory / "shm"), "/dev/shm"),  # client and server meet there too

@@ -12,7 +12,10 @@ MIB_PER_GIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class MpsLimits:
-    """What one process may use: percent of the threads, 1 to 100, and MiB of device memory."""
+    """What one process may use: percent of the threads, 1 to 100, and MiB of device memory.
+
+    0 MiB stand for no limit: the driver does not tell how much there is.
+    """
 
     thread_percentage: int
     memory_mib: int

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from mcp2026.api.gpu_sharing import Sharing
 from mcp2026.device_plugin.driver import ComputeMode
-from mcp2026.device_plugin.sharing.mps_limits import MpsLimits, most_clients
+from mcp2026.device_plugin.sharing.mps_limits import MIB_PER_GIB, MpsLimits, most_clients
 from mcp2026.device_plugin.sharing.observation import (
     CreateInstance,
     DaemonState,
@@ -57,6 +57,10 @@ def layout_change(target: Sharing, facts: GpuFacts, held: Set[str]) -> LayoutCha
         raise ImpossibleSharingError(
             f"{target.shares} replicas with mode MPS: at most {clients} on a GPU of compute capability "
             f"{'.'.join(map(str, facts.compute_capability))}"
+        )
+    if target.unit == "Memory" and facts.memory_mib < MIB_PER_GIB:
+        raise ImpossibleSharingError(
+            f"it cannot be sold by memory: the driver tells of {facts.memory_mib} MiB; choose unit Replica"
         )
     if target.mode == "MIG":
         known = {profile.name for profile in facts.profiles}

@@ -59,6 +59,7 @@ class World:
     refuses: str = ""
     """Name of a step that the driver refuses."""
     capability: tuple[int, int] = (8, 0)
+    memory_mib: int = MEMORY_MIB
     profiles: tuple[MigProfile, ...] = PROFILES
     pods: dict[str, Holder] = field(default_factory=dict)
     """By device."""
@@ -76,7 +77,7 @@ class World:
     def facts(self) -> GpuFacts:
         servers = frozenset() if self.daemon is None else self.daemon.pids
         return GpuFacts(
-            MEMORY_MIB,
+            self.memory_mib,
             self.capability,
             self.compute_mode,
             self.instances,
@@ -106,7 +107,7 @@ class World:
     @property
     def snapshot(self) -> Snapshot:
         machine = Machine(
-            "n", (Gpu(0, GPU, "A100", MEMORY_MIB, "0000:01:00.0", 0, mig_capable=True),), ((None,),)
+            "n", (Gpu(0, GPU, "A100", self.memory_mib, "0000:01:00.0", 0, mig_capable=True),), ((None,),)
         )
         return Snapshot(
             machine,

@@ -65,6 +65,14 @@ def test_mps_limits_follow_the_request(sharing: Sharing, devices: int, percentag
     assert shm.container_path == "/dev/shm"
 
 
+def test_memory_of_which_the_driver_does_not_tell_has_no_limit() -> None:
+    machine = Machine("n", (Gpu(0, GPUS[0], "GH200", 0, "0000:01:00.0", 0),), ((None,),))
+    node = Snapshot(machine, sharing={GPUS[0]: CurrentSharing(Sharing("MPS", replicas=4))})
+    given = container_access(node, [parse_device_id("GPU-0::1")]).environment
+    assert given["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in given
+
+
 def test_shares_of_two_gpus_with_a_daemon_each_are_refused() -> None:
     with pytest.raises(SharesOfSeveralGpusError, match="GPU-0, GPU-1"):
         environment(Sharing("MPS", replicas=2), "GPU-1::0", "GPU-0::1")

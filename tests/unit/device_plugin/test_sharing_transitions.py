@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing
+from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, SharingMode
 from mcp2026.device_plugin.driver import ComputeMode
 from mcp2026.device_plugin.sharing.observation import (
     CreateInstance,
@@ -419,3 +419,16 @@ def test_a_gpu_that_fails_for_days_is_still_tried_again(wanted: Sharing, refuses
     world.now += LONGEST_PAUSE_S
     world.settle(30)
     assert as_wanted(world), world.current
+
+
+@pytest.mark.parametrize("mode", ["TimeSlice", "MPS"])
+@pytest.mark.parametrize("memory_mib", [0, 1023])
+def test_a_gpu_without_a_gib_is_not_silently_sold_by_memory(mode: SharingMode, memory_mib: int) -> None:
+    world = World(wanted=Sharing(mode, unit="Memory"), memory_mib=memory_mib)
+    world.settle(5)
+    assert world.current.state == "Failed"
+    assert "choose unit Replica" in world.current.message
+    world.wanted = Sharing(mode, replicas=2)
+    world.settle(10)
+    assert as_wanted(world), world.current
+    assert len(world.offered) == 2
