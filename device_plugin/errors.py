@@ -106,7 +106,7 @@ class SocketInUseError(KubeletError):
     def __init__(self, socket: Path, holder: str) -> None:
         super().__init__(
             f"{socket} is {holder}: stop the other device plugin on this node, or give this one another "
-            "--resource-prefix and --socket-name"
+            "--resource-prefix and --socket-prefix"
         )
         self.socket = socket
 

@@ -191,7 +191,8 @@ class PluginServer:
         await self._server.stop(GRACE_S)
         self._server = self._identity = None
         if ours:
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # whoever starts next clears what was left
+                self._path.unlink(missing_ok=True)
 
 
 def _clear_path(path: Path) -> None:
@@ -211,8 +212,10 @@ def _clear_path(path: Path) -> None:
                 raise SocketInUseError(path, f"in an unclear state ({error})") from error
         else:
             raise SocketInUseError(path, "served by another process")
-    with suppress(FileNotFoundError):
-        path.unlink()
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise SocketInUseError(path, f"left behind and cannot be removed ({error.strerror})") from error
 
 
 def remove_left_sockets(directory: Path, pattern: str) -> None:
