@@ -12,11 +12,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder, BindingWriter
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.cluster_events import Kind
 from mcp2026.scheduler_extender.errors import BindingUncertainError
+from mcp2026.scheduler_extender.gangs import Gangs
 from mcp2026.scheduler_extender.metrics import Metrics
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.server import MAX_BODY_BYTES, ExtenderServer
@@ -48,8 +50,9 @@ async def serving(
     memo = ScoreMemo()
     choices = choices or Background("choices")
     writer = writer or ApiServer()
-    binder = Binder(cache, memo, writer, choices, monotonic)
-    server = ExtenderServer(cache, memo, Metrics(cache, memo), problems or {}, choices, binder)
+    gangs = Gangs(cache)
+    binder = Binder(cache, memo, writer, choices, monotonic, gangs)
+    server = ExtenderServer(cache, memo, Metrics(cache, memo), problems or {}, choices, binder, gangs)
     runner = web.AppRunner(server.verbs_app() if verbs else server.health_app())
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -356,3 +359,45 @@ async def test_the_address_for_others_serves_no_verbs() -> None:
             assert response.status == 404
         async with session.get("/readyz") as response:
             assert response.status == 200
+
+
+def gang_args(number: int, size: int) -> dict[str, Any]:
+    document = pod(f"g-{number}", 2)
+    document["metadata"]["annotations"] = {"mcp2026.io/gang": "g", "mcp2026.io/gang-size": str(size)}
+    return {"Pod": document, "Nodes": None, "NodeNames": ["bare", "busy", "linked", "split"]}
+
+
+async def test_a_gang_is_admitted_whole_and_each_member_bound_where_room_was_held() -> None:
+    cache = some_cluster()
+    async with serving(cache) as session:
+        nodes = []
+        for number in range(2):
+            _, answer = await post(session, "filter", gang_args(number, 2))
+            _, ranks = await post(session, "prioritize", args(*answer["NodeNames"]))
+            assert len(ranks) == len(answer["NodeNames"])
+            nodes.append(answer["NodeNames"][0])
+            _, other = await post(session, "filter", args("linked", "split"))
+            assert other["NodeNames"] == []
+            bound = binding(f"g-{number}") | {"Node": nodes[-1]}
+            assert await post(session, "bind", bound) == (200, {"Error": ""})
+        async with session.get("/v1/decisions/default/g-0") as response:
+            (decision,) = await response.json()
+    assert sorted(nodes) == ["linked", "split"]
+    assert decision["gang"] == "gang g: room is held for 2 pods on 2 nodes, for 60 s more"
+    assert len(decision["reserved"]["main"][GPU_RESOURCE]) == 2
+
+
+async def test_a_gang_that_does_not_fit_is_refused_everywhere_and_holds_nothing() -> None:
+    async with serving(some_cluster()) as session:
+        _, answer = await post(session, "filter", gang_args(0, 3))
+        _, other = await post(session, "filter", args("linked", "split"))
+    assert answer["NodeNames"] == []
+    assert set(answer["FailedAndUnresolvableNodes"].values()) == {"gang g: 2 of 3 pods of 2 GPUs would fit"}
+    assert other["NodeNames"] == ["linked", "split"]
+
+
+async def test_a_member_that_is_bound_without_room_being_held_is_told_to_come_again() -> None:
+    async with serving(some_cluster()) as session:
+        await post(session, "filter", gang_args(0, 3))
+        _, answer = await post(session, "bind", binding("g-0") | {"Node": "linked"})
+    assert answer["Error"] == "linked: no room is held there for the pod's gang any more; it is planned anew"

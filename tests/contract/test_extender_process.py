@@ -328,3 +328,33 @@ async def test_a_broken_kubeconfig_ends_it_with_1_and_names_the_flag(tmp_path: P
     assert extender.last_words.startswith("mcp2026-scheduler-extender: ")
     assert "--kubeconfig" in extender.last_words
     assert "Traceback" not in extender.last_words
+
+
+async def test_the_policy_is_read_from_its_file_and_read_again_when_it_changes(
+    tmp_path: Path, api: ApiServer
+) -> None:
+    config = tmp_path / "policy.yaml"
+    config.write_text("packing: Pack\n")
+    async with running(tmp_path, api, "--port", "0", "--config", str(config)) as extender:
+        await until(extender.ready)
+        config.write_text("packing: Everywhere\n")
+        await until(logged(extender, "'Everywhere' is not allowed; allowed: Pack or Spread"))
+        config.write_text("packing: Spread\n")
+        await until(logged(extender, "took a new configuration"))
+        assert (await extender.filter("n", gpus=4))["NodeNames"] == ["n"]
+
+
+def logged(extender: Extender, words: str) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return any(words in json.dumps(line) for line in extender.log)
+
+    return check
+
+
+async def test_a_wrong_policy_ends_it_with_2_and_is_told_by_field(tmp_path: Path, api: ApiServer) -> None:
+    config = tmp_path / "policy.yaml"
+    config.write_text("pack: Spread\n")
+    extender = await start(tmp_path, api.port, "--port", "0", "--config", str(config))
+    assert await asyncio.wait_for(extender.process.wait(), PATIENCE_S) == 2
+    await extender.end()
+    assert "policy.yaml: configuration.pack: is not a field; allowed: demandMix" in extender.last_words
