@@ -8,11 +8,14 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from mcp2026.api.scheduling_context import QosClass
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.explain_command import explain
 from mcp2026.cli.explain_text import explanation
 from mcp2026.scheduler_extender.decision_log import Decision, DecisionLog, ranked_nodes
-from mcp2026.scheduler_extender.filtering import filter_nodes
+from mcp2026.scheduler_extender.filtering import Filtered, filter_nodes
+from mcp2026.scheduler_extender.policy import LatencyModel, MeasuredLatency, Policy
+from mcp2026.scheduler_extender.preferences import Preferences
 from mcp2026.scheduler_extender.prioritizing import rank_nodes
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from tests.fakes.clusters import filled_cache, topology, whole
@@ -135,3 +138,34 @@ def test_what_cannot_be_explained_says_why(
 def test_an_extender_that_cannot_be_reached_is_named(url: str) -> None:
     with pytest.raises(CommandError, match=f"--extender {url}"):
         explain("p", "ns", url, as_json=False)
+
+
+def test_a_promise_that_no_node_keeps_is_told_with_what_is_expected() -> None:
+    document = topology("n", FOUR)
+    product = document["status"]["gpus"][0]["product"]
+    table = LatencyModel([MeasuredLatency("resnet", product, "", 0, 30_000)])
+    preferences = Preferences(Policy("Pack", latency=table), QosClass.GUARANTEED, "resnet", 12_500)
+    snapshot, log, memo = filled_cache([document]).snapshot(), DecisionLog(), ScoreMemo()
+    filtered = filter_nodes(snapshot, ("n",), whole(1))
+    log.filtered("ns/p", "u", whole(1), filtered, 1.0, preferences)
+    ranking = rank_nodes(snapshot, ("n",), whole(1), memo, preferences)
+    log.ranked("u", ranked_nodes(ranking, whole(1), memo, preferences), 1.0)
+    text = explanation(one(log))
+    assert "QoS class Guaranteed." in text
+    assert (
+        "Promised: a p95 latency of resnet of 12.5 ms. On the best nodes 30 ms is expected: it is broken on "
+        "every node that fits." in text
+    )
+    assert "slo-shortfall (µs)" in text
+    assert "-17500" in text
+    assert "free-percent (%)" in text
+
+
+def test_a_gang_is_told_in_place_of_a_ranking() -> None:
+    log = DecisionLog()
+    said = "gang g: 3 of 8 pods of 4 GPUs would fit"
+    refused = Filtered((), {}, {"n": said})
+    log.filtered("ns/p", "u", whole(4), refused, 1.0, gang=said)
+    text = explanation(one(log))
+    assert "Gang g: 3 of 8 pods of 4 GPUs would fit.\n" in text
+    assert "cannot help" in text
