@@ -106,11 +106,7 @@ class Registrar:
                     await self._attend(served, kubelet)
                 if not self._ever_registered and time.monotonic() - began > self._settings.kubelet_timeout_s:
                     self._give_up(kubelet)
-                now = time.monotonic()
-                waits = (
-                    served.registration.wait_s(now, WATCH_INTERVAL_S) for served in self._served.values()
-                )
-                await self._folder.wait(min(waits, default=WATCH_INTERVAL_S))
+                await self._folder.wait(self._until_the_next_look())
         finally:
             await asyncio.gather(*(served.server.stop() for served in self._served.values()))
             self._lock.release()
