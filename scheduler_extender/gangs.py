@@ -47,6 +47,8 @@ class Gangs:
         self._cache = cache
         self._ends: dict[tuple[str, str], float] = {}
         """When what is held for a gang ends, on the caller's clock."""
+        self._sent: dict[str, str] = {}
+        """By the key of what is held: the UID of the member that was sent there, and may not be bound yet."""
 
     def begin(self, pod: ObservedPod, node_names: tuple[str, ...], now: float) -> Verdict | Planning:
         """Answer a member's filter, or say what is to be planned for that.
@@ -55,6 +57,7 @@ class Gangs:
         """
         self._cache.expire(now)
         self._ends = {key: end for key, end in self._ends.items() if end > now}
+        self._sent = {key: uid for key, uid in self._sent.items() if self._cache.assumed(key) is not None}
         gang = pod.gang
         if gang is None or gang.problem:
             said = gang.problem if gang is not None else "no gang"
@@ -76,7 +79,7 @@ class Gangs:
                 f"{_asked(held[0].demands)}; members of a gang must ask for the same, in containers of the "
                 "same names",
             )
-        if len(held) == missing and set(node_names).intersection(each.node for each in held):
+        if len(held) == missing and any(each.node in node_names for each in held):
             return self._admitted(pod, node_names, held, now)
         self._let_go(pod)
         return Planning(pod, node_names, missing, len(others), self._cache.snapshot())
@@ -104,11 +107,13 @@ class Gangs:
 
         Between the two nobody else can take the devices.
         """
-        place = next((each for each in self._held(pod) if each.node == node), None)
+        here = [each for each in self._held(pod) if each.node == node]
+        mine = [each for each in here if self._sent.get(each.key) == pod.uid]
+        place = next(iter(mine or (each for each in here if each.key not in self._sent)), None)
         if place is None or place.demands != pod.demands:
             return None
         taken = pod.bound_to(node, place.assignment)
-        self._cache.release(place.key)
+        self._release(place)
         self._cache.assume(taken, until)
         return taken
 
@@ -146,21 +151,38 @@ class Gangs:
 
     def _let_go(self, pod: ObservedPod) -> None:
         for each in self._held(pod):
-            self._cache.release(each.key)
+            self._release(each)
         self._ends.pop(gang_key(pod), None)
+
+    def _release(self, place: ObservedPod) -> None:
+        self._cache.release(place.key)
+        self._sent.pop(place.key, None)
+
+    def _send(
+        self, pod: ObservedPod, node_names: tuple[str, ...], held: tuple[ObservedPod, ...]
+    ) -> ObservedPod:
+        """Return the place for `pod`: one alone, as kube-scheduler asks for the next before it binds this.
+
+        That to which it was sent before, else one to which nobody was, else any.
+        """
+        offered = [each for each in held if each.node in node_names]
+        mine = [each for each in offered if self._sent.get(each.key) == pod.uid]
+        nobodys = [each for each in offered if each.key not in self._sent]
+        place = (mine or nobodys or offered)[0]
+        self._sent[place.key] = pod.uid
+        return place
 
     def _admitted(
         self, pod: ObservedPod, node_names: tuple[str, ...], held: tuple[ObservedPod, ...], now: float
     ) -> Verdict:
         name = pod.gang.name if pod.gang is not None else ""
-        mine = {each.node for each in held}
+        nodes = len({each.node for each in held})
         seconds = max(0, round(self._ends[gang_key(pod)] - now))
-        said = f"gang {name}: room is held for {_pods(len(held))} on {len(mine)} nodes, for {seconds} s more"
-        elsewhere = f"gang {name}: room is held for it on other nodes"
-        feasible = tuple(node for node in node_names if node in mine)
-        return Verdict(
-            Filtered(feasible, {}, {node: elsewhere for node in node_names if node not in mine}), said
-        )
+        said = f"gang {name}: room is held for {_pods(len(held))} on {_nodes(nodes)}, for {seconds} s more"
+        elsewhere = f"gang {name}: room is held for this pod on another node"
+        sent_to = self._send(pod, node_names, held).node
+        others = {node: elsewhere for node in node_names if node != sent_to}
+        return Verdict(Filtered((sent_to,), others, {}), said)
 
     def _too_little_room(self, planning: Planning, found: int, now: float) -> str:
         pod, names = planning.pod, planning.node_names
@@ -218,6 +240,10 @@ def _asked(demands: tuple[Demand, ...]) -> str:
 
 def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _gangs(count: int) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -101,6 +101,24 @@ def test_the_first_member_holds_room_for_all_and_each_is_bound_in_a_place_that_w
     ]
     assert len(set(devices)) == 8
     assert case.held("g") == []
+
+
+def test_members_are_sent_to_different_places_before_any_is_bound() -> None:
+    case = cluster(2)
+    members = [member("g", number, 4) for number in range(4)]
+    sent = [case.filter(each).filtered.feasible for each in members]
+    assert sorted(sent) == [("n0",), ("n0",), ("n1",), ("n1",)]
+    assert [case.filter(each).filtered.feasible for each in members] == sent
+    assert all(case.bind(each, *nodes) for each, nodes in zip(members, sent, strict=True))
+
+
+def test_a_pod_that_was_made_anew_gets_the_place_of_the_one_before() -> None:
+    case = cluster(2)
+    for number in range(4):
+        case.filter(member("g", number, 4))
+    anew = replace(member("g", 0, 4), uid="another")
+    (node,) = case.filter(anew).filtered.feasible
+    assert case.bind(anew, node) is not None
 
 
 def test_members_get_linked_pairs() -> None:
@@ -243,7 +261,7 @@ def test_a_member_that_is_asked_about_anew_was_not_bound() -> None:
 def test_where_a_later_member_may_not_go_the_rest_is_planned_anew() -> None:
     case = cluster(3)
     first = member("g", 0, 2, gpus=4)
-    assert case.filter(first, ("n0", "n1")).filtered.feasible == ("n0", "n1")
+    assert case.filter(first, ("n0", "n1")).filtered.feasible == ("n0",)
     taken = case.bind(first, "n0")
     assert taken is not None
     verdict = case.filter(member("g", 1, 2, gpus=4), ("n2",))
