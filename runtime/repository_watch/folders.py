@@ -10,7 +10,7 @@ from mcp2026.runtime.model.triton.repository import model_folders
 from mcp2026.runtime.repository_watch.settling import FolderState
 
 MOST_FILES = 10_000
-"""Of one model. More are not looked at: the folder is no model's."""
+"""Of one model, with files that are under way and folders. No more are looked at: it is no model's folder."""
 
 
 def look_at(repository: Path, known: Collection[str]) -> dict[str, FolderState]:
@@ -38,13 +38,29 @@ def _state(folder: Path) -> FolderState:
         folders[:] = [
             name for name in folders if not name.startswith(".") and _is_new(Path(place, name), seen)
         ]
-        for name in names:
-            state = state_of(Path(place, name))
+        for name in names[:MOST_FILES]:
+            state = _file_state(Path(place, name))
             if state is not None:
                 (passing if name.startswith(".") else files).add(state)
-        if len(files) > MOST_FILES:
+        if len(files) + len(passing) + len(seen) > MOST_FILES:
             break
     return FolderState(frozenset(files), frozenset(passing))
+
+
+def _file_state(file: Path) -> FileState | None:
+    """Return the state of a file, or of a link that leads nowhere; None: nothing can be told of it.
+
+    One file that cannot be looked at, such as a link to itself, hides neither its model nor the others.
+    """
+    try:
+        return state_of(file)
+    except OSError:
+        pass
+    try:
+        found = file.lstat()
+    except OSError:
+        return None
+    return FileState(str(file), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _is_new(folder: Path, seen: set[tuple[int, int]]) -> bool:

@@ -177,6 +177,9 @@ class RepositoryWatch:
             await self._refuse(name, wanted, f"{error.filename}: {error.strerror}")
         except RequestError as error:
             await self._refuse(name, wanted, error.message)
+        except Exception as error:  # a fault of ours, met with one folder: the others are served on
+            log.exception("model %s met an error that nobody foresaw", name)
+            await self._refuse(name, wanted, f"{type(error).__name__}: {error}")
         else:
             self._served[name] = _version_ids(config)
             log.info("loaded %s as the repository has it: version(s) %s", name, ", ".join(self._served[name]))

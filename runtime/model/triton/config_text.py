@@ -1,5 +1,6 @@
 """config.pbtxt, read into the message that it is the text of."""
 
+import stat
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -21,7 +22,10 @@ def read_config(path: Path) -> ModelConfig | None:
     try:
         if not path.exists():
             return None
-        if path.stat().st_size > MAX_CONFIG_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for its other end
+            raise ModelLoadError(str(path), "it is no regular file", "Give the configuration as a file")
+        if found.st_size > MAX_CONFIG_BYTES:
             raise ModelLoadError(
                 str(path), f"it is larger than {MAX_CONFIG_BYTES} bytes", "Give a model configuration"
             )

@@ -161,7 +161,16 @@ def _is_version(name: str) -> bool:
 
 
 def _plain(name: str) -> bool:
-    return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name
+    return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name and _is_text(name)
+
+
+def _is_text(name: str) -> bool:
+    """Return whether a name can stand in a message: names of files may be any bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _model_file(version: Path, config: ModelConfig) -> str:

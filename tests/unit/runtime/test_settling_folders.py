@@ -1,5 +1,6 @@
 """A model's folder is taken when it has changed and has been quiet since, and not before."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,38 @@ def test_a_link_that_leads_back_is_walked_once(tmp_path: Path) -> None:
     (tmp_path / "m" / "1" / "loop").symlink_to("..", target_is_directory=True)
     (tmp_path / "m" / "dangling").symlink_to("nowhere")
     assert len(look_at(tmp_path, ())["m"].files) < 4
+
+
+@pytest.mark.parametrize("place", ["1/odd", "odd", "1/.odd"])
+def test_a_file_that_cannot_be_looked_at_hides_no_model(tmp_path: Path, place: str) -> None:
+    write(tmp_path / "other" / "1" / "model.onnx")
+    write(tmp_path / "m" / "1" / "model.onnx")
+    odd = tmp_path / "m" / place
+    odd.symlink_to(odd.name)  # a link to itself
+    found = look_at(tmp_path, ())
+    assert found.keys() == {"m", "other"}
+    assert len(found["m"].files | found["m"].passing) == 2
+    odd.unlink()
+    odd.symlink_to("model.onnx")
+    assert look_at(tmp_path, ())["m"] != found["m"]
+
+
+def test_no_folder_is_walked_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "MOST_FILES", 10)
+    for number in range(30):
+        write(tmp_path / "files" / "1" / f"{number}")
+        write(tmp_path / "copies" / "1" / f".{number}")
+        write(tmp_path / "folders" / "1" / f"{number}" / "file")
+    found = look_at(tmp_path, ())
+    assert found.keys() == {"files", "copies", "folders"}
+    assert all(len(one.files) + len(one.passing) <= 20 for one in found.values())
+    assert found == look_at(tmp_path, ())
+
+
+def test_a_name_that_is_no_text_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "m" / "1" / "model.onnx")
+    write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")) / "1" / "model.onnx")
+    assert look_at(tmp_path, ()).keys() == {"m"}
 
 
 def test_what_is_no_model_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,6 +300,14 @@ def test_a_broken_configuration_is_refused_with_its_place(
         read_model(repository(config), "m")
 
 
+def test_a_configuration_that_is_no_file_is_refused_at_once(repository: Repository) -> None:
+    """To read a pipe would wait for its other end, and a stop for the reader."""
+    path = repository()
+    os.mkfifo(path / "m" / "config.pbtxt")
+    with pytest.raises(ModelLoadError, match="no regular file"):
+        read_model(path, "m")
+
+
 def test_what_is_missing_is_said(repository: Repository, tmp_path: Path) -> None:
     path = repository('default_model_filename: "other.onnx"')
     with pytest.raises(ModelLoadError, match=r"other.onnx.*holds model.onnx"):
