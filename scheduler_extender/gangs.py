@@ -105,8 +105,11 @@ class Gangs:
     def take(self, pod: ObservedPod, node: str, until: float) -> ObservedPod | None:
         """Assume `pod` until `until` in the place of what is held on `node` for its gang; None: nothing is.
 
-        Between the two nobody else can take the devices.
+        Between the two nobody else can take the devices. A pod that is assumed there already stays as it is.
         """
+        before = next((each for each in self._cache.members(gang_key(pod)) if each.uid == pod.uid), None)
+        if before is not None:
+            return before if before.node == node and self._cache.assumed(pod.key) is before else None
         here = [each for each in self._held(pod) if each.node == node]
         mine = [each for each in here if self._sent.get(each.key) == pod.uid]
         place = next(iter(mine or (each for each in here if each.key not in self._sent)), None)

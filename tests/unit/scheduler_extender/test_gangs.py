@@ -121,6 +121,16 @@ def test_a_pod_that_was_made_anew_gets_the_place_of_the_one_before() -> None:
     assert case.bind(anew, node) is not None
 
 
+def test_a_member_that_is_bound_twice_takes_one_place() -> None:
+    case = cluster(1)
+    first = member("g", 0, 2)
+    (node,) = case.filter(first).filtered.feasible
+    assert case.bind(first, node) == case.bind(first, node)
+    assert len(case.held("g")) == 1
+    case.cache.apply(Seen(case.bound("g")[0]))
+    assert case.bind(first, node) is None
+
+
 def test_members_get_linked_pairs() -> None:
     case = cluster(1)
     case.filter(member("g", 0, 2))
@@ -344,9 +354,9 @@ def test_no_gang_is_ever_admitted_in_part(
                 assert _room(case, gpus) < missing  # a gang that fits is admitted
         elif action == "bind" and nodes_of_it:
             case.cache.expire(case.now)
-            held = len(case.held(gang))
+            held, before = len(case.held(gang)), case.cache.assumed(each.key)
             taken = case.bind(each, nodes_of_it[choice % len(nodes_of_it)])
-            if taken is not None:
+            if taken is not None and before is None:
                 assert len(case.held(gang)) == held - 1
                 assert held + len(case.bound(gang)) - 1 == size
         elif action == "refuse" and (assumed := case.cache.assumed(each.key)):
