@@ -1,6 +1,7 @@
 """Everything that a server listens on: ports for HTTP and gRPC, and Unix sockets for both."""
 
 import asyncio
+import logging
 import os
 import socket
 import stat
@@ -11,6 +12,8 @@ from typing import TypeVar
 from mcp2026.runtime.errors import AddressTakenError, ListenError
 from mcp2026.runtime.process.sockets import BACKLOG, PortReservation
 from mcp2026.runtime.settings import Settings
+
+log = logging.getLogger("mcp2026.runtime")
 
 LEFT_BEHIND_SECONDS = 3.0
 """Longest that an address is waited for: workers of a server that was killed hold it until they notice."""
@@ -104,18 +107,24 @@ class Addresses:
 async def take_addresses(settings: Settings) -> Addresses:
     """Take every port and path that the settings ask for, and wait a while for what is in use.
 
+    The log tells at once what is waited for; the error that may follow is the only other word on it.
+
     Raises:
         ListenError: one of them cannot be had; none is held then.
 
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + LEFT_BEHIND_SECONDS
+    told = False
     while True:
         try:
             return Addresses(settings)
-        except AddressTakenError:
+        except AddressTakenError as error:
             if clock() > deadline:
                 raise
+            if not told:
+                log.info("%s (waiting for it up to %g s)", error, LEFT_BEHIND_SECONDS)
+            told = True
         await asyncio.sleep(_LOOK_EVERY)
 
 

@@ -14,6 +14,7 @@ from tests.loopback import free_port
 
 
 def failure(*arguments: str) -> tuple[int, str]:
+    """Return the exit status and the one error; what the log tells meanwhile is no error."""
     run = run_server(*arguments)
     assert run.stdout == ""
     lines = [line for line in run.stderr.splitlines() if " INFO " not in line]

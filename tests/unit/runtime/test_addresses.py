@@ -95,7 +95,10 @@ def test_a_copy_for_a_new_worker_lets_no_other_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["port", "path"])
-async def test_what_a_killed_server_left_in_use_is_waited_for(kind: str, tmp_path: Path) -> None:
+async def test_what_a_killed_server_left_in_use_is_waited_for(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     path = tmp_path / "http.sock"
     with socket.socket(socket.AF_INET if kind == "port" else socket.AF_UNIX) as left:
         left.bind(("127.0.0.1", 0) if kind == "port" else str(path))
@@ -105,7 +108,11 @@ async def test_what_a_killed_server_left_in_use_is_waited_for(kind: str, tmp_pat
         taking = asyncio.create_task(take_addresses(wanted))
         await asyncio.sleep(0)
         assert not taking.done()
+        (told,) = caplog.messages  # at once, and not at each look
+        assert "waiting for it" in told
+        assert (str(port) if kind == "port" else str(path)) in told
     taken = await taking
+    assert caplog.messages == [told]
     assert port in (0, taken.http.port)
     taken.close()
 
