@@ -152,5 +152,6 @@ def png(picture: Picture) -> bytes:
                     zorder=depth,
                 )
     stream = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(stream)  # type: ignore[no-untyped-call]  # untyped
+    canvas: Any = FigureCanvasAgg(figure)  # whose methods have no types, where it is installed
+    canvas.print_png(stream)
     return stream.getvalue()
