@@ -2,6 +2,7 @@
 
 import io
 import math
+from typing import Any
 from xml.sax.saxutils import escape
 
 from mcp2026.cli.errors import CommandError
