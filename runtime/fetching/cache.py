@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp2026.runtime.fetching.errors import FetchError, cache_errors
+from mcp2026.runtime.fetching.steps import to_its_end
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,12 @@ class ModelCache:
         """
         with cache_errors(shown, self.folder):
             entries = self._entries()
+            if entries.get(digest, _Entry()).bytes + more > self._limit:  # to evict others would not help
+                raise FetchError(
+                    shown,
+                    f"it is larger than the model cache of {_mib(self._limit)}",
+                    "Correct the file, or raise --model-cache-mib",
+                )
             total = sum(entry.bytes for entry in entries.values())
             by_use = sorted((entry.used, name) for name, entry in entries.items() if name != digest)
             while total + more > self._limit or self._free() < more:
@@ -196,7 +203,7 @@ class Claim:
 
     async def publish(self) -> None:
         """Give the finished file its name. When this returns, it outlasts a loss of power."""
-        await asyncio.to_thread(self._publish)
+        await to_its_end(self._publish)
 
     def _publish(self) -> None:
         cache, digest = self._cache, self._digest

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mcp2026.runtime.fetching.errors import BrokenTransferError, ChangedError, FetchError, cache_errors
+from mcp2026.runtime.fetching.steps import to_its_end
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class Answer:
     """Names this state of the file, empty if nothing surely does."""
     blocks: AsyncIterator[bytes]
     """Raises BrokenTransferError where it ends early."""
+    encoding: str = ""
+    """How the source has packed the file on its own account, such as gzip."""
 
 
 class Source(Protocol):
@@ -90,6 +93,7 @@ class Transfer:
         self._size = 0
         self._expected: int | None = None
         self._tag = ""
+        self._encoding = ""
         self._digest = hashlib.sha256()
         self._told = clock()
 
@@ -120,11 +124,13 @@ class Transfer:
                 "What has arrived is kept; raise --fetch-seconds if the network is slow",
             ) from error
         if (found := self._digest.hexdigest()) != sha256:
-            await asyncio.to_thread(self._remove)
+            await to_its_end(self._remove)
             raise FetchError(
                 shown,
                 f"its sha256 is {found} ({self._size} bytes), but {sha256} is asked for",
-                "The file was cut short, swapped or replaced: correct it, or the digest",
+                f"The server sends it packed ({self._encoding}): have it send the file as it is"
+                if self._encoding
+                else "The file was cut short, swapped or replaced: correct it, or the digest",
             )
 
     async def _bring(self) -> None:
@@ -159,17 +165,17 @@ class Transfer:
                 self._forget()
             if answer.offset != self._size:
                 raise BrokenTransferError(f"it begins at byte {answer.offset}, where 0 was asked for")
-            await asyncio.to_thread(self._begin, answer)
+            await to_its_end(self._begin, answer)
             async for block in answer.blocks:
                 if self._expected is None:
-                    await asyncio.to_thread(self._have_room, len(block))
-                await asyncio.to_thread(self._take, block)
+                    await to_its_end(self._have_room, len(block))
+                await to_its_end(self._take, block)
                 self._tell()
         if self._expected is not None and self._size != self._expected:
             raise BrokenTransferError(f"{self._size} of {self._expected} bytes arrived")
 
     def _begin(self, answer: Answer) -> None:
-        self._expected, self._tag = answer.size, _usable(answer.tag)
+        self._expected, self._tag, self._encoding = answer.size, _usable(answer.tag), answer.encoding
         if answer.size is not None:
             self._have_room(answer.size - self._size)
         with cache_errors(self._source.shown, self._part.parent):

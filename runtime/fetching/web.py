@@ -87,10 +87,21 @@ class WebSource:
             if response.status not in _REDIRECTS or location is None:
                 return response
             response.close()
-            url = urljoin(url, location)
-            if urlsplit(url).scheme != "https" and not (self._allow_http and urlsplit(url).scheme == "http"):
+            url, scheme = self._led(url, location)
+            if scheme != "https" and not (self._allow_http and scheme == "http"):
                 raise FetchError(self.shown, "it leads to a place that is not https://", "Give its last URL")
         raise FetchError(self.shown, f"it leads on more than {_MOST_REDIRECTS} times", "Give its last URL")
+
+    def _led(self, url: str, location: str) -> tuple[str, str]:
+        """Return where a redirect leads, and its scheme."""
+        try:
+            led = urljoin(url, location)
+            host = yarl.URL(led, encoded=True).host
+        except ValueError:
+            host = None
+        if host is None:
+            raise FetchError(self.shown, "it leads to what is no URL", "Give its last URL")
+        return led, urlsplit(led).scheme
 
     def _answer(self, response: aiohttp.ClientResponse) -> Answer:
         status, said = response.status, f"the server answers {response.status} {response.reason}"
@@ -111,8 +122,13 @@ class WebSource:
             if ranged is None:
                 raise ChangedError
             offset, size = int(ranged[1]), None if ranged[2] == "*" else int(ranged[2])
+        encoding = response.headers.get("Content-Encoding", "identity")
         return Answer(
-            offset, size, "" if tag.startswith("W/") else tag, response.content.iter_chunked(_BLOCK)
+            offset,
+            size,
+            "" if tag.startswith("W/") else tag,
+            response.content.iter_chunked(_BLOCK),
+            "" if encoding == "identity" else encoding[:32],
         )
 
     def _told(self, error: aiohttp.ClientError) -> Exception:

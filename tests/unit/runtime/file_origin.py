@@ -25,6 +25,8 @@ class Origin:
     """Between two kilobytes."""
     redirect: str = ""
     """Where the first path leads."""
+    encoding: str = ""
+    """What the server says that it has packed the content with."""
     chunked: bool = False
     """No Content-Length."""
     asked: list[dict[str, str]] = field(default_factory=list)
@@ -52,6 +54,8 @@ class Origin:
         response = web.StreamResponse(status=206 if begin else 200, headers={"ETag": self.etag})
         if begin:
             response.headers["Content-Range"] = f"bytes {begin}-{len(self.content) - 1}/{len(self.content)}"
+        if self.encoding:
+            response.headers["Content-Encoding"] = self.encoding
         if self.chunked:
             response.enable_chunked_encoding()
         else:

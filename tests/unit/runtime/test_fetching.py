@@ -2,9 +2,11 @@
 
 import asyncio
 import dataclasses
+import gzip
 import hashlib
 import random
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -213,6 +215,53 @@ async def test_a_redirect_to_what_is_not_safe_is_refused(settings: Settings, ori
     assert "not https://" in await refused(settings, origin.url.replace("/file", "/moved"))
 
 
+@pytest.mark.parametrize("where", ["https://[::1", "http://host:99999999/", "https://", "//["])
+async def test_a_redirect_to_what_is_no_url_is_refused(
+    settings: Settings, origin: Origin, where: str
+) -> None:
+    origin.redirect = where
+    assert "it leads to what is no URL" in await refused(settings, origin.url.replace("/file", "/moved"))
+
+
+async def test_redirects_without_end_are_refused(settings: Settings, origin: Origin) -> None:
+    origin.redirect = "/moved"
+    assert "more than 5 times" in await refused(settings, origin.url.replace("/file", "/moved"))
+
+
+async def test_a_server_that_packs_the_file_is_named(settings: Settings, origin: Origin) -> None:
+    origin.encoding = "gzip"
+    assert await fetched(settings, origin.url) == CONTENT  # what was stored packed is asked for packed
+    origin.content = gzip.compress(CONTENT)
+    other = dataclasses.replace(settings, model_cache=f"{settings.model_cache}-2")
+    assert "sends it packed (gzip)" in await refused(other, origin.url)
+
+
+async def test_a_step_that_is_cancelled_is_waited_for(
+    settings: Settings, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block that is on its way to the disk would land in what the next transfer has begun."""
+    going, go_on = threading.Event(), threading.Event()
+    take = transfer.Transfer._take
+
+    def slow(self: transfer.Transfer, block: bytes) -> None:
+        going.set()
+        assert go_on.wait(10)
+        take(self, block)
+
+    monkeypatch.setattr(transfer.Transfer, "_take", slow)
+    fetching = asyncio.create_task(fetched(settings, origin.url))
+    await asyncio.to_thread(going.wait, 10)
+    fetching.cancel()
+    another = asyncio.create_task(fetched(settings, origin.url))
+    await asyncio.wait({fetching, another}, timeout=0.3)
+    assert not fetching.done()
+    assert len(origin.asked) == 1  # the other one waits for the first to let go
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    assert await another == CONTENT
+
+
 @pytest.mark.parametrize(
     ("url", "sha256", "changes", "said"),
     [
@@ -269,6 +318,18 @@ async def test_the_longest_unused_goes_and_what_is_served_stays(settings: Settin
     ):
         await have(third_server, second)
     assert there() == {first, third}
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["known before", "found out"])
+async def test_a_file_that_can_never_fit_displaces_no_other(
+    settings: Settings, origin: Origin, chunked: bool
+) -> None:
+    settings = dataclasses.replace(settings, model_cache_mib=1)
+    assert await fetched(settings, origin.url) == CONTENT
+    origin.content, origin.chunked = bytes(3 * MIB), chunked
+    wanted = hashlib.sha256(origin.content).hexdigest()
+    assert "larger than the model cache of 1 MiB" in await refused(settings, origin.url, wanted)
+    assert left(settings) == {"", ".lock", f"{wanted}.lock"}
 
 
 @pytest.fixture
