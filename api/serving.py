@@ -18,6 +18,7 @@ MAX_BATCH_SIZE_RANGE = (4, 128)
 PREFETCH_QUEUE_DEPTH_RANGE = (2, 32)
 MAX_DELAY_MS_RANGE = (0, 65_535)
 MIN_BATCH_SIZE_RANGE = (1, 128)
+MAX_REVISION = 2**63 - 1
 MAX_VERSIONS = 16
 """Of one model."""
 
@@ -141,7 +142,7 @@ class ServingConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     execution: Execution = Execution()
     allow_incompatible: bool = False
     """Serve versions though their inputs or outputs differ from those of the version that is served."""
-    revision: Annotated[int, msgspec.Meta(ge=1)] = 1
+    revision: Annotated[int, msgspec.Meta(ge=1, le=MAX_REVISION)] = 1
     stopped: bool | msgspec.UnsetType = msgspec.UNSET
     """The last revision: drain, report, and serve no more. Absent in all others."""
 
@@ -181,15 +182,16 @@ def decode_serving_config(document: bytes) -> ServingConfig:
     """
     try:
         decoded = msgspec.json.decode(document)
-        config = msgspec.convert(decoded, ServingConfig, str_keys=True)
-    except msgspec.ValidationError as error:
-        raise explain(error, decoded, ServingConfig, "servingConfig") from error
-    except msgspec.DecodeError as error:
+    except msgspec.DecodeError as error:  # a number that no double holds is one too
         raise InvalidResourceError("serving configuration", str(error), "one JSON object") from error
     except RecursionError as error:
         raise InvalidResourceError(
             "serving configuration", "is nested too deeply", "one JSON object"
         ) from error
+    try:
+        config = msgspec.convert(decoded, ServingConfig, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise explain(error, decoded, ServingConfig, "servingConfig") from error
     check_name("model", config.model)
     for position, version in enumerate(config.versions):
         check_name(f"versions[{position}].versionId", version.version_id)

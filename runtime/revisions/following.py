@@ -120,9 +120,7 @@ class Follower:
             config = decode_serving_config(document)
             numbered = "revision" in msgspec.json.decode(document)
             revision = config.revision if numbered else None
-            if config.stopped is True:
-                self._check_model(config)
-                raise _StoppedError(config.revision)  # it cannot be taken back, so no other comes after it
+            self._check_stopped(config)
             if revision is not None and revision < self._live:
                 return True
             asked = self._with_flags(config)
@@ -142,6 +140,12 @@ class Follower:
             return False
         except FetchError as error:
             self._failed(revision, str(error))
+            return False
+        except _StoppedError:
+            raise
+        except Exception as error:  # a fault of ours, met with one document: what is live is served on
+            log.exception("a revision met an error that nobody foresaw")
+            self._failed(revision, f"{type(error).__name__}: {error}")
             return False
         self._live, self._asked = made.revision, asked
         versions = ", ".join(f"{one.version_id}={one.weight}" for one in made.versions)
@@ -189,6 +193,11 @@ class Follower:
                 f"a number above {live.revision} for each change",
             )
         return wanted
+
+    def _check_stopped(self, config: ServingConfig) -> None:
+        if config.stopped is True:
+            self._check_model(config)
+            raise _StoppedError(config.revision)  # it cannot be taken back, so no other comes after it
 
     def _check_model(self, wanted: ServingConfig) -> None:
         if wanted.model != self._model:

@@ -69,6 +69,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         "an integer from 2 to 32, default 8",
     ),
     ("an unknown field", {"surprise": 1}, "servingConfig.surprise: is not a field"),
+    ("a revision that no counter holds", {"revision": 2**63}, f"an integer from 1 to {2**63 - 1}"),
     ("no versions", {"versions": []}, "servingConfig.versions: 0 entries"),
     ("weights of 90", {"versions": [{"versionId": "1", "path": "a", "weight": 90}]}, "a sum of exactly 100"),
     (
@@ -153,9 +154,14 @@ def test_a_bad_document_is_refused_with_field_and_range(change: dict[str, Any], 
     assert said in str(refused.value)
 
 
-def test_what_is_no_json_is_refused() -> None:
+@pytest.mark.parametrize(
+    "document",
+    [b"", b"{", b'{"revision": 1e400}', b"[" * 100_000, b"\xff", b'{"model": "\\ud800"}'],
+    ids=["empty", "cut short", "a number that no double holds", "nested", "no UTF-8", "half a character"],
+)
+def test_what_is_no_json_is_refused(document: bytes) -> None:
     with pytest.raises(InvalidResourceError, match="one JSON object"):
-        decode_serving_config(b"{")
+        decode_serving_config(document)
 
 
 @pytest.mark.parametrize("value", [3, 129, float("nan"), float("inf")])

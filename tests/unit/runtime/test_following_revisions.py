@@ -178,6 +178,23 @@ async def test_what_cannot_be_understood_is_told_and_leaves_what_is_live(
     assert workers.served == [2]
 
 
+async def test_an_error_that_nobody_foresaw_ends_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "FIRST_RETRY_SECONDS", 0.01)
+    errors = [ValueError("odd"), KeyError("x"), MemoryError()]
+
+    def odd(config: ServingConfig) -> ServingConfig:
+        if errors:
+            raise errors.pop(0)
+        return config
+
+    workers = Workers()
+    async with followed(workers, odd) as (mailbox, told):
+        mailbox.put(document(2))
+        standings = await told.until(5)
+    assert standings[1] == Standing(1, 2, "ValueError: odd")
+    assert standings[-1] == Standing(2)
+
+
 async def test_flags_that_do_not_fit_are_told() -> None:
     def refuse(config: ServingConfig) -> ServingConfig:
         raise SettingsError("--min-batch-size", "9 is above maxBatchSize", "1 to 8")
@@ -273,6 +290,52 @@ async def test_a_revision_that_says_stopped_ends_the_following_whatever_its_numb
     assert workers.served == []
     assert told.standings[1].live == 5
     assert "other" in told.standings[1].problem
+
+
+async def test_a_folder_that_is_away_is_told_of_once_and_taken_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(config_file, "_LOOK_MS", 20)
+    folder = tmp_path / "folder"
+    path = folder / "serving.json"
+    folder.mkdir()
+    path.write_bytes(b"1")
+    mailbox, stop = Newest(), asyncio.Event()
+    watching = asyncio.create_task(watch_file(path, mailbox, stop))
+    try:
+        assert await mailbox.take(20) == b"1"
+        folder.rename(tmp_path / "away")
+        assert await mailbox.take(0.5) is None
+        assert len(caplog.messages) == 1
+        (tmp_path / "away" / "serving.json").write_bytes(b"2")
+        (tmp_path / "away").rename(folder)
+        assert await mailbox.take(20) == b"2"
+    finally:
+        stop.set()
+        await asyncio.wait_for(watching, 20)
+
+
+async def test_a_folder_that_cannot_be_listened_to_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when the user has no inotify watches left."""
+    monkeypatch.setattr(config_file, "_LOOK_MS", 20)
+
+    def refuse(*_args: Any, **_kwargs: Any) -> Any:
+        raise OSError(28, "OS file watch limit reached")
+
+    monkeypatch.setattr(config_file, "awatch", refuse)
+    path = tmp_path / "serving.json"
+    mailbox, stop = Newest(), asyncio.Event()
+    watching = asyncio.create_task(watch_file(path, mailbox, stop))
+    try:
+        for content in (b"1", b"2"):
+            path.write_bytes(content)
+            assert await mailbox.take(20) == content
+    finally:
+        stop.set()
+        await asyncio.wait_for(watching, 20)
+    assert len([one for one in caplog.messages if "watch limit" in one]) <= 2
 
 
 async def test_a_change_is_seen_though_it_comes_before_the_watch(
