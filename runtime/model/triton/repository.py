@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from mcp2026.api.serving import ServedVersion, ServingConfig
+from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.serving import ServedVersion, ServingConfig, check_name
 from mcp2026.runtime.errors import ModelLoadError
 from mcp2026.runtime.model.onnx_file import file_of
 from mcp2026.runtime.model.sessions import values_of
@@ -95,6 +96,10 @@ def read_model(path: Path, name: str) -> ServingConfig:
     folder = path / name
     if not _plain(name) or not folder.is_dir():
         raise ModelLoadError(str(folder), "the repository has no such model", _LAYOUT)
+    try:
+        check_name("its folder", name)
+    except InvalidResourceError as error:
+        raise ModelLoadError(str(folder), str(error), "Rename the folder") from error
     config_path = folder / CONFIG_FILE
     config = read_config(config_path) or ModelConfig()
     if config.name not in ("", name):

@@ -308,6 +308,14 @@ def test_a_configuration_that_is_no_file_is_refused_at_once(repository: Reposito
         read_model(path, "m")
 
 
+@pytest.mark.parametrize("name", ["a\nb", "x" * 251, "\u202e"])
+def test_a_folder_whose_name_cannot_be_a_model_is_refused(repository: Repository, name: str) -> None:
+    path = repository()
+    (path / "m").rename(path / name)
+    with pytest.raises(ModelLoadError, match=r"printable characters.*Rename the folder"):
+        read_model(path, name)
+
+
 def test_what_is_missing_is_said(repository: Repository, tmp_path: Path) -> None:
     path = repository('default_model_filename: "other.onnx"')
     with pytest.raises(ModelLoadError, match=r"other.onnx.*holds model.onnx"):
