@@ -16,6 +16,15 @@ class SettingsError(ApiError):
         self.setting = setting
 
 
+class ConfigurationError(ApiError):
+    """A configuration file cannot be used; `str()` names file, field, problem and what is allowed."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {problem}")
+        self.source = source
+        self.problem = problem
+
+
 class InvalidResourceError(ApiError):
     """A resource does not have the shape that its schema asks for.
 

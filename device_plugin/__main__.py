@@ -13,7 +13,8 @@ from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
-from mcp2026.api.errors import SettingsError
+from mcp2026.api.configuration_file import ConfigurationFile
+from mcp2026.api.errors import ConfigurationError, SettingsError
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.device_plugin.adapters.cluster import Cluster
 from mcp2026.device_plugin.adapters.credentials import find_credentials
@@ -23,11 +24,10 @@ from mcp2026.device_plugin.adapters.nvml import NvmlDriver, NvmlEvents
 from mcp2026.device_plugin.adapters.probe_endpoint import ProbeEndpoint
 from mcp2026.device_plugin.adapters.topology_writer import TopologyWriter
 from mcp2026.device_plugin.background import blocking_call
-from mcp2026.device_plugin.configuration import Configuration
-from mcp2026.device_plugin.configuration_file import ConfigurationFile
+from mcp2026.device_plugin.configuration import Configuration, parse_configuration
 from mcp2026.device_plugin.devices import Snapshot
 from mcp2026.device_plugin.divergence_watch import watch_divergences
-from mcp2026.device_plugin.errors import ConfigurationError, DevicePluginError, NoGpusError, NvmlError
+from mcp2026.device_plugin.errors import DevicePluginError, NoGpusError, NvmlError
 from mcp2026.device_plugin.health import HealthLoop, HealthMetrics, HealthProbe, read_snapshot
 from mcp2026.device_plugin.health.monitor import HealthMonitor
 from mcp2026.device_plugin.health.node_report import NodeReport
@@ -81,7 +81,8 @@ def _stop(work: "asyncio.Task[None]", number: signal.Signals) -> None:
 
 
 async def _run(settings: Settings) -> None:
-    configuration = ConfigurationFile(settings.configuration_file) if settings.configuration_file else None
+    path = settings.configuration_file
+    configuration = None if path is None else ConfigurationFile(path, parse_configuration)
     first = configuration.read() if configuration else Configuration()
     probe, snapshot = await _find_gpus(settings)
     try:

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
-from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.errors import ConfigurationError, InvalidResourceError
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, check_sharing
 from mcp2026.api.gpu_topology import GpuSpec, GPUTopologySpec
 from mcp2026.api.schema_errors import explain
 from mcp2026.api.yaml_errors import NOT_YAML
-from mcp2026.device_plugin.errors import ConfigurationError
 from mcp2026.device_plugin.health.settings import HealthSettings, check_health_settings
 from mcp2026.device_plugin.share_placing import SharePlacing
 from mcp2026.topology.machine import Gpu, Machine

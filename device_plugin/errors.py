@@ -131,15 +131,6 @@ class NoCredentialsError(DevicePluginError):
         self.path = path
 
 
-class ConfigurationError(DevicePluginError):
-    """The configuration file cannot be used; `str()` names file, field, problem and what is allowed."""
-
-    def __init__(self, source: str, problem: str) -> None:
-        super().__init__(f"{source}: {problem}")
-        self.source = source
-        self.problem = problem
-
-
 class AnotherPluginError(KubeletError):
     """Another plugin of ours serves this node."""
 

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 
+from mcp2026.api.configuration_file import ConfigurationFile
 from mcp2026.device_plugin.configuration import Configuration
-from mcp2026.device_plugin.configuration_file import ConfigurationFile
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.wishes import SeenSpec, Wishes
 
@@ -19,7 +19,10 @@ class WishesLoop:
     """Around one `Wishes`."""
 
     def __init__(
-        self, wishes: Wishes, inventory: Inventory, configuration_file: ConfigurationFile | None
+        self,
+        wishes: Wishes,
+        inventory: Inventory,
+        configuration_file: ConfigurationFile[Configuration] | None,
     ) -> None:
         self._wishes = wishes
         self._inventory = inventory

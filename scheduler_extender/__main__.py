@@ -17,7 +17,8 @@ from typing import Any
 from aiohttp import web
 from kubernetes.aio import client
 
-from mcp2026.api.errors import SettingsError
+from mcp2026.api.configuration_file import ConfigurationFile
+from mcp2026.api.errors import ConfigurationError, SettingsError
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.scheduler_extender.adapters.bindings import Bindings
 from mcp2026.scheduler_extender.adapters.certificates import ServerCertificates
@@ -25,8 +26,8 @@ from mcp2026.scheduler_extender.adapters.cluster_watch import ClusterWatch, clus
 from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
-from mcp2026.scheduler_extender.configuration_file import ConfigurationFile
-from mcp2026.scheduler_extender.errors import AddressInUseError, ConfigurationError, ExtenderError
+from mcp2026.scheduler_extender.configuration import parse_configuration
+from mcp2026.scheduler_extender.errors import AddressInUseError, ExtenderError
 from mcp2026.scheduler_extender.gangs import Gangs
 from mcp2026.scheduler_extender.metrics import Metrics
 from mcp2026.scheduler_extender.policy import PolicyInForce
@@ -75,7 +76,8 @@ async def run(settings: Settings) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
 
-    file = None if settings.configuration_file is None else ConfigurationFile(settings.configuration_file)
+    path = settings.configuration_file
+    file = None if path is None else ConfigurationFile(path, parse_configuration)
     in_force = PolicyInForce() if file is None else PolicyInForce(file.read())
     cache = ClusterCache()
     gangs = Gangs(cache)

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
-from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.errors import ConfigurationError, InvalidResourceError
 from mcp2026.api.schema_errors import explain
-from mcp2026.scheduler_extender.errors import ConfigurationError
 from mcp2026.scheduler_extender.policy import (
     GANG_DEADLINE_S,
     LatencyModel,

@@ -59,15 +59,6 @@ class NoRoomError(ExtenderError):
     """The node no longer has what the pod asks for."""
 
 
-class ConfigurationError(ExtenderError):
-    """The configuration file cannot be used; `str()` names file, field, problem and what is allowed."""
-
-    def __init__(self, source: str, problem: str) -> None:
-        super().__init__(f"{source}: {problem}")
-        self.source = source
-        self.problem = problem
-
-
 class AddressInUseError(ExtenderError):
     """Another process listens where we should."""
 

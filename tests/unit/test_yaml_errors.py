@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from mcp2026.api.errors import ConfigurationError
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.model_file import read_model
 from mcp2026.cli.topology_command import _replay
 from mcp2026.cli.what_if_cluster import pods_from_file
 from mcp2026.device_plugin.adapters.credentials import find_credentials
 from mcp2026.device_plugin.configuration import parse_configuration
-from mcp2026.device_plugin.errors import ConfigurationError, NoCredentialsError
+from mcp2026.device_plugin.errors import NoCredentialsError
 from mcp2026.topology.errors import MachineFormatError
 from mcp2026.topology.machine import machine_from_file
 

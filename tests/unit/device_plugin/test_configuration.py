@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.errors import ConfigurationError, InvalidResourceError
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing
 from mcp2026.device_plugin.configuration import Configuration, parse_configuration, parse_spec, wanted_sharing
 from mcp2026.device_plugin.devices import Snapshot
-from mcp2026.device_plugin.errors import ConfigurationError
 from mcp2026.device_plugin.wishes import SeenSpec, Wishes
 from mcp2026.topology.machine import machine_from_file
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from mcp2026.api.configuration_file import ConfigurationFile
+from mcp2026.api.errors import ConfigurationError
 from mcp2026.scheduler_extender.configuration import parse_configuration
-from mcp2026.scheduler_extender.configuration_file import ConfigurationFile
-from mcp2026.scheduler_extender.errors import ConfigurationError
 from mcp2026.scheduler_extender.policy import DEFAULT_POLICY, Policy
 from mcp2026.topology.demand import DemandMix
 
@@ -75,13 +75,13 @@ def test_what_cannot_be_is_refused_by_name(text: str, complaint: str) -> None:
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"c\.yaml: cannot be read"):
-        ConfigurationFile(tmp_path / "c.yaml").read()
+        ConfigurationFile(tmp_path / "c.yaml", parse_configuration).read()
 
 
 async def test_a_change_is_taken_and_a_bad_one_is_told(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("packing: Pack")
-    file = ConfigurationFile(path)
+    file = ConfigurationFile(path, parse_configuration)
     assert file.read().packing == "Pack"
     taken: asyncio.Queue[Policy] = asyncio.Queue()
     refused: asyncio.Queue[str] = asyncio.Queue()

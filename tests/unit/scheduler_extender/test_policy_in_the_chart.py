@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 import yaml
 
+from mcp2026.api.errors import ConfigurationError
 from mcp2026.scheduler_extender.configuration import Configuration, parse_configuration
-from mcp2026.scheduler_extender.errors import ConfigurationError
 
 CHART = Path(__file__).parents[3] / "deploy" / "helm" / "mcp2026"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())["properties"]["scheduler"]["properties"][

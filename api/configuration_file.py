@@ -1,29 +1,31 @@
-"""Reads the configuration file, and reads it again when it changes, without a restart."""
+"""A configuration file of a program: read at the start, and again when it changes, without a restart."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from mcp2026.device_plugin.configuration import Configuration, parse_configuration
-from mcp2026.device_plugin.errors import ConfigurationError
+from mcp2026.api.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 2.0
 """How often the file is looked at. That of a ConfigMap is replaced through a link, which `stat` follows."""
 
+_Content = TypeVar("_Content")
 _State = tuple[int, int, int, int]
 
 
-class ConfigurationFile:
-    """The file `path`."""
+class ConfigurationFile(Generic[_Content]):
+    """The file `path`. `parse` takes its text and its name, and raises ConfigurationError."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, parse: Callable[[str, str], _Content]) -> None:
         self._path = path
+        self._parse = parse
         self._state: _State | None = None
 
-    def read(self) -> Configuration:
+    def read(self) -> _Content:
         """Return what the file says now.
 
         Raises:
@@ -35,21 +37,26 @@ class ConfigurationFile:
             text = self._path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(str(self._path), f"cannot be read: {error}") from error
-        return parse_configuration(text, str(self._path))
+        return self._parse(text, str(self._path))
 
-    async def follow(self, taken: Callable[[Configuration], None], refused: Callable[[str], None]) -> None:
+    async def follow(
+        self,
+        taken: Callable[[_Content], None],
+        refused: Callable[[str], None],
+        interval_s: float = LOOK_INTERVAL_S,
+    ) -> None:
         """Call `taken` or `refused` (with the reason) after each change, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(interval_s)
             if self._look() == self._state:
                 continue
             try:
-                configuration = self.read()
+                content = self.read()
             except ConfigurationError as error:
                 refused(str(error))
             else:
                 log.info("took a new configuration from %s", self._path)
-                taken(configuration)
+                taken(content)
 
     def _look(self) -> _State | None:
         try:
