@@ -27,6 +27,8 @@ from mcp2026.device_plugin.strategy import Strategy
 
 log = logging.getLogger(__name__)
 
+MOST_NAMES = 8
+"""Devices that a line of the log names."""
 MIG_MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 
 
@@ -57,7 +59,10 @@ class Allocator:
         self._metrics.preferences.labels(preference.kind).inc()
         log.log(
             logging.WARNING if fell_back else logging.INFO,
-            "the first devices are preferred" if fell_back else "preferred devices",
+            "%s of %s: %s",
+            "second best devices are preferred" if fell_back else "preferred devices",
+            resource,
+            preference.reason,
             extra={
                 "resource": resource,
                 "devices": preference.devices,
@@ -79,7 +84,9 @@ class Allocator:
         healthy = {device.id for device in offers(snapshot).get(resource, ()) if device.healthy}
         if doubtful := [device for device in devices if device not in healthy]:
             log.warning(
-                "the kubelet allocates devices that are not offered, or not healthy",
+                "the kubelet allocates devices of %s that are not offered, or not healthy: %s",
+                resource,
+                _few(doubtful),
                 extra={"resource": resource, "devices": doubtful},
             )
         nodes = _host_nodes()
@@ -104,7 +111,10 @@ class Allocator:
         )
         self._metrics.allocations.labels(resource).inc(len(devices))
         log.info(
-            "allocated",
+            "allocated %d of %s: %s",
+            len(devices),
+            resource,
+            _few(devices),
             extra={"resource": resource, "devices": tuple(devices), "environment": given.environment},
         )
         return given
@@ -145,3 +155,8 @@ def _host_nodes() -> HostNodes:
     with suppress(OSError):
         minors = parse_mig_minors(MIG_MINORS.read_text(encoding="ascii"))
     return HostNodes(os.path.exists, minors)
+
+
+def _few(devices: Sequence[str]) -> str:
+    """Return the first names; GiB are many."""
+    return ", ".join([*devices[:MOST_NAMES], "…"] if len(devices) > MOST_NAMES else devices)

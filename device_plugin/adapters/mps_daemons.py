@@ -18,6 +18,7 @@ from mcp2026.api.gpu_sharing import Sharing
 from mcp2026.device_plugin.adapters.mps_control import PROGRAM, MpsControl, daemon_environment
 from mcp2026.device_plugin.adapters.mps_record import (
     MpsRecord,
+    folder_error,
     process_start_time,
     read_record,
     write_record,
@@ -84,7 +85,7 @@ class MpsDaemons:
             for left in pipe.iterdir() if pid is None else ():
                 left.unlink()  # the folder itself is mounted in containers, and stays
         except OSError as error:
-            raise _unusable(error) from error
+            raise folder_error(self._directory, error) from error
         if pid is None:
             pid = self._spawn(uuid)
         write_record(
@@ -93,7 +94,7 @@ class MpsDaemons:
         )
         self._await_serving(uuid)
         self._control(uuid).set_ceiling(ceiling)
-        log.info("the MPS daemon of a GPU serves", extra={"gpu": uuid, "pid": pid})
+        log.info("the MPS daemon of %s serves", uuid, extra={"gpu": uuid, "pid": pid})
 
     def stop(self, uuid: str) -> None:
         """End the daemon and its servers: by `quit`, else by force.
@@ -145,7 +146,7 @@ class MpsDaemons:
         try:
             output = (self._log_directory(uuid) / OUTPUT).open("wb")
         except OSError as error:
-            raise _unusable(error) from error
+            raise folder_error(self._directory, error) from error
         with output:
             try:
                 child = subprocess.Popen(
@@ -230,10 +231,3 @@ class MpsDaemons:
 
     def _record_path(self, uuid: str) -> Path:
         return self._directory / uuid / "daemon.json"
-
-
-def _unusable(error: OSError) -> MpsError:
-    return MpsError(
-        f"{error.filename}: {error.strerror}: --mps-directory must be a folder that can be written, at the "
-        "same path on the host"
-    )

@@ -60,7 +60,7 @@ def write_record(path: Path, record: MpsRecord) -> None:
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:
-        raise MpsError(f"{path} cannot be written: {error.strerror}") from error
+        raise folder_error(path, error) from error
 
 
 def process_start_time(pid: int) -> int | None:
@@ -71,3 +71,11 @@ def process_start_time(pid: int) -> int | None:
         return None
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def folder_error(path: Path, error: OSError) -> MpsError:
+    """Return that `path`, in the folder of MPS, cannot be used as it must be."""
+    return MpsError(
+        f"{error.filename or path}: {error.strerror}: --mps-directory must be a folder that can be written, "
+        "at the same path on the host"
+    )

@@ -181,7 +181,7 @@ class PluginServer:
             raise SocketInUseError(self._path, f"not to be listened on ({error})") from error
         self._server = server
         self._identity = socket_identity(self._path)
-        log.info("serving the kubelet", extra={"socket": str(self._path)})
+        log.info("serving the kubelet on %s", self._path, extra={"socket": str(self._path)})
 
     async def stop(self) -> None:
         """End all streams, stop serving and remove the socket, if it is still ours."""

@@ -40,7 +40,8 @@ class ProbeEndpoint:
             raise ProbePortError(self._port, str(error)) from error
         await self._runner.setup()
         await web.SockSite(self._runner, listener).start()
-        log.info("probes and metrics are served", extra={"port": self._runner.addresses[0][1]})
+        port = self._runner.addresses[0][1]
+        log.info("probes and metrics are served on port %d", port, extra={"port": port})
 
     async def stop(self) -> None:
         """Stop listening."""

@@ -125,7 +125,11 @@ class HealthLoop:
         if event.kind is EventKind.XID:
             self._metrics.xids.labels(event.uuid or "all", str(event.code)).inc()
         log.warning(
-            "the driver tells of a fault", extra={"gpu": event.uuid, "kind": event.kind, "xid": event.code}
+            "the driver tells of a fault of %s: %s %d",
+            event.mig_uuid or event.uuid or "all GPUs",
+            event.kind,
+            event.code,
+            extra={"gpu": event.uuid, "kind": event.kind, "xid": event.code},
         )
         known = self._inventory.snapshot.positions.keys()
         self._monitor.tell(event, known, time.monotonic())
@@ -162,9 +166,10 @@ def _report(before: Mapping[str, GpuCondition], after: Mapping[str, GpuCondition
         if before.get(uuid) != condition:
             level = logging.ERROR if condition.health == "Unhealthy" else logging.WARNING
             text = "a GPU is unhealthy" if condition.health == "Unhealthy" else "a GPU is degraded"
-            log.log(level, text, extra={"gpu": uuid, "reason": condition.reason, "detail": condition.message})
+            extra = {"gpu": uuid, "reason": condition.reason, "detail": condition.message}
+            log.log(level, "%s: %s: %s", text, uuid, condition.message, extra=extra)
     for uuid in before.keys() - after.keys():
-        log.info("a GPU is healthy again", extra={"gpu": uuid})
+        log.info("a GPU is healthy again: %s", uuid, extra={"gpu": uuid})
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, take: Callable[[GpuEvent], None], event: GpuEvent) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 from mcp2026.device_plugin.adapters.cluster import Cluster
 from mcp2026.device_plugin.adapters.events import EVENTS_PATH, gpu_event
@@ -52,17 +53,19 @@ class NodeReport:
         """
         await self._looked.wait()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._repeat(self._keep_taint, "tainted"))
-            group.create_task(self._repeat(self._tell_changes, "told by events"))
+            group.create_task(self._repeat(self._keep_taint, "tainted", "get and patch on nodes"))
+            group.create_task(self._repeat(self._tell_changes, "told by events", "create on events"))
 
-    async def _repeat(self, report: Callable[[Snapshot], Awaitable[None]], what: str) -> None:
+    async def _repeat(self, report: Callable[[Snapshot], Awaitable[None]], what: str, right: str) -> None:
         pause_s = FIRST_PAUSE_S
         while True:
             snapshot = self._inventory.snapshot
             try:
                 await report(snapshot)
             except ApiServerError as error:
-                log.warning("how GPUs are cannot be %s, again in %g s: %s", what, pause_s, error)
+                forbidden = error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+                advice = f": the service account needs {right}" if forbidden else ""
+                log.warning("how GPUs are cannot be %s, again in %g s: %s%s", what, pause_s, error, advice)
                 await self._wait(snapshot, pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:

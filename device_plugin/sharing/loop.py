@@ -107,7 +107,9 @@ class SharingLoop:
             done = await blocking_call(partial(do_steps, decision.steps, self._probe.ask, self._daemons))
             for step, failure in done:
                 if failure:
-                    log.error("a GPU could not be changed: %s", failure, extra={"gpu": step.uuid})
+                    log.error(
+                        "a GPU could not be changed: %s: %s", step.uuid, failure, extra={"gpu": step.uuid}
+                    )
                     self._transitions.failed(step, failure, time.monotonic())
                 else:
                     self._transitions.succeeded(step)
@@ -157,4 +159,13 @@ def _report(before: Decision, after: Decision) -> None:
         if current != earlier:
             level = logging.ERROR if current.state == "Failed" else logging.INFO
             extra = {"gpu": uuid, "mode": current.sharing.mode, "state": current.state}
-            log.log(level, "sharing a GPU: %s %s", current.state, current.message, extra=extra)
+            said = f": {current.message}" if current.message else ""
+            log.log(
+                level,
+                "sharing a GPU: %s %s %s%s",
+                current.state,
+                current.sharing.mode,
+                uuid,
+                said,
+                extra=extra,
+            )

@@ -65,7 +65,7 @@ def test_a_link_that_is_down_degrades_the_gpu_and_keeps_it_on_offer(
     plugin = start_plugin(nvml)
     endpoint = kubelet.endpoint()
     nvml.link_down(0, 0)
-    plugin.wait_for_log("a GPU is degraded")
+    plugin.wait_for_log(f"a GPU is degraded: {PAIRS[0]}: NVLink 0 down")
     assert "NVLink 0 down" in plugin.log
     assert latest(endpoint)[PAIRS[0]] == "Healthy"
     nvml.link_up(0, 0)

@@ -200,6 +200,7 @@ def test_a_record_that_cannot_be_read_is_named(daemons: MpsDaemons, directory: P
         pytest.param(lambda home: (home / "log" / "output.log").mkdir(parents=True), id="no file for output"),
         pytest.param(lambda home: (home / "pipe" / "left").mkdir(parents=True), id="something left behind"),
         pytest.param(lambda home: (home.parent / "shm").write_text(""), id="no folder for shared memory"),
+        pytest.param(lambda home: (home / "daemon.new").mkdir(), id="no file for the record"),
     ],
 )
 def test_a_folder_that_cannot_be_used_is_named_with_the_flag(

@@ -177,7 +177,7 @@ def test_a_driver_that_wants_a_reset_first_is_told_and_the_way_back_is_open(node
     node.nvml.need_reset_for_mig(0)
     node.share("{mode: MIG, migLayout: [7g.80gb]}")
     plugin = node.start()
-    plugin.wait_for_log("sharing a GPU: Failed")
+    plugin.wait_for_log(f"sharing a GPU: Failed MIG {PAIRS[0]}: ")
     assert "reset" in plugin.log
     node.nvml.need_reset_for_mig(0, needed=False)
     node.share("{mode: Exclusive}")

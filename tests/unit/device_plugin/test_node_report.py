@@ -48,7 +48,9 @@ class Server:
 
 @pytest.mark.parametrize("status", [403, 409, 500])
 @pytest.mark.parametrize("refused", ["POST", "PATCH"])
-async def test_one_report_that_is_refused_does_not_hold_up_the_other(refused: str, status: int) -> None:
+async def test_one_report_that_is_refused_does_not_hold_up_the_other(
+    refused: str, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server()
     server.refuses = lambda request: status if request.method == refused else 0
     application = web.Application()
@@ -70,6 +72,8 @@ async def test_one_report_that_is_refused_does_not_hold_up_the_other(refused: st
             else:
                 await server.until(lambda uuid=UUIDS[failed - 1]: uuid in str(server.events))
         assert not work.done()
+        right = "create on events" if refused == "POST" else "get and patch on nodes"
+        assert (f"the service account needs {right}" in caplog.text) == (status == 403)
     finally:
         work.cancel()
         await cluster.close()
