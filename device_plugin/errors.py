@@ -101,13 +101,16 @@ class RegistrationRefusedError(KubeletError):
 
 
 class SocketInUseError(KubeletError):
-    """Something else is at the path of the plugin's own socket."""
+    """Something else is at the path of the plugin's own socket; `served`: by another process."""
 
-    def __init__(self, socket: Path, holder: str) -> None:
-        super().__init__(
-            f"{socket} is {holder}: stop the other device plugin on this node, or give this one another "
-            "--resource-prefix and --socket-prefix"
+    def __init__(self, socket: Path, holder: str, served: bool = False) -> None:
+        advice = (
+            "stop the other device plugin on this node, or give this one another --resource-prefix and "
+            "--socket-prefix"
+            if served
+            else "remove it, and see that the folder can be written"
         )
+        super().__init__(f"{socket} is {holder}: {advice}")
         self.socket = socket
 
 

@@ -49,6 +49,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.node_name:
             raise SettingsError("--node-name", "not given", "the node's name, here or in NODE_NAME")
+        if not _SUBDOMAIN.fullmatch(self.node_name):
+            raise SettingsError("--node-name", f"{self.node_name!r}", "a Node's name: a DNS subdomain")
         if not _SUBDOMAIN.fullmatch(self.resource_prefix) or "kubernetes.io" in self.resource_prefix:
             raise SettingsError(
                 "--resource-prefix",
@@ -143,7 +145,7 @@ def _strategies(text: str, pass_device_nodes: bool) -> frozenset[Strategy]:
 
 
 def _parser(environment: Mapping[str, str]) -> SettingsParser:
-    default = Settings(node_name="-")
+    default = Settings(node_name="node")
     parser = SettingsParser(
         prog="mcp2026-device-plugin",
         description="Offers this node's GPUs to the kubelet and publishes their topology to the cluster.",

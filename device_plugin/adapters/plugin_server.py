@@ -209,9 +209,9 @@ def _clear_path(path: Path) -> None:
             probe.connect(str(path))
         except OSError as error:
             if error.errno not in (errno.ECONNREFUSED, errno.ENOENT):
-                raise SocketInUseError(path, f"in an unclear state ({error})") from error
+                raise SocketInUseError(path, f"in an unclear state ({error})", served=True) from error
         else:
-            raise SocketInUseError(path, "served by another process")
+            raise SocketInUseError(path, "served by another process", served=True)
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -140,7 +140,7 @@ def test_another_plugin_on_the_socket_is_named_and_left_alone(
         other.listen()
         plugin = start_plugin(nvml)
         assert plugin.exit_status() == 1
-        assert "served by another process" in plugin.log
+        assert "served by another process: stop the other" in plugin.log
         assert path.exists()
 
 
@@ -151,7 +151,7 @@ def test_a_file_in_the_place_of_the_socket_is_named_and_left_alone(
     path.write_text("not ours")
     plugin = start_plugin(nvml)
     assert plugin.exit_status() == 1
-    assert "not a socket" in plugin.log
+    assert "not a socket: remove it" in plugin.log
     assert path.read_text() == "not ours"
 
 
@@ -176,10 +176,11 @@ def test_the_socket_of_a_plugin_that_was_killed_is_replaced(
         pytest.param(["--resource-prefix=x.kubernetes.io"], "--resource-prefix", id="a reserved prefix"),
         pytest.param(["--health-interval=0"], "--health-interval", id="no time between probes"),
         pytest.param(["--health-interval=nan"], "--health-interval", id="an interval that is no number"),
-        pytest.param(["--socket-name=a/b"], "--socket-name", id="a socket in another folder"),
+        pytest.param(["--socket-prefix=a/b"], "--socket-prefix", id="a socket in another folder"),
         pytest.param(["--metrics-port=70000"], "--metrics-port", id="a port beyond the last"),
         pytest.param(["--kubelet-directory=/" + "x" * 120], "--kubelet-directory", id="too long a path"),
         pytest.param(["--node-name="], "NODE_NAME", id="no node name"),
+        pytest.param(["--node-name=a/b"], "--node-name", id="a node name that is none"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(
