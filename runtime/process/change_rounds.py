@@ -9,6 +9,7 @@ and one that workers did not survive is tried by one of them alone.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -32,6 +33,11 @@ from mcp2026.runtime.process.control import (
     problem_of,
 )
 from mcp2026.runtime.process.served import Missed, Served
+
+log = logging.getLogger(__name__)
+
+FIRST_WORD_SECONDS = 30.0
+"""After which, and then after each doubling, the log tells that a model is still being loaded."""
 
 
 class Voters(Protocol):
@@ -180,6 +186,13 @@ class ChangeRounds:
 
     async def _prepare(self, change_id: int, step: Step) -> list[Problem]:
         """Have all workers prepare `step`, and return why it must not be made."""
+        telling = asyncio.create_task(_tell_of_a_long_load(step))
+        try:
+            return await self._prepared(change_id, step)
+        finally:
+            telling.cancel()
+
+    async def _prepared(self, change_id: int, step: Step) -> list[Problem]:
         slots = self._voters.loaded()
         tries = [slots] if step != self._not_survived else [slots[:1], slots[1:]]
         for some in tries:
@@ -238,6 +251,24 @@ class ChangeRounds:
     def _new_id(self) -> int:
         self._next_id += 1
         return self._next_id
+
+
+async def _tell_of_a_long_load(step: Step) -> None:
+    """Warn of a load that takes long, or never ends: other changes wait for it, and nothing else says so."""
+    if not isinstance(step, ServeModel):
+        return
+    waited, pause = 0.0, FIRST_WORD_SECONDS
+    while True:
+        await asyncio.sleep(pause)
+        waited += pause
+        pause = waited
+        log.warning(
+            "version(s) %s of %s are still being loaded and run for the first time after %.0f s; "
+            "what is served stays, and changes that come later wait",
+            ", ".join(_version_ids(step.config)),
+            step.config.model,
+            waited,
+        )
 
 
 def _nobody_left(step: ServeModel) -> Problem:

@@ -9,6 +9,7 @@ import pytest
 from mcp2026.api.serving import Batching, ServedVersion, ServingConfig, single_version
 from mcp2026.runtime.changes import Change, LoadModel, RegisterRegion, UnloadModel, UnregisterRegion
 from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.process import change_rounds
 from mcp2026.runtime.process.change_rounds import ChangeRounds
 from mcp2026.runtime.process.control import (
     Commit,
@@ -342,3 +343,21 @@ async def test_a_change_waits_for_a_worker_that_can_try_it() -> None:
     assert await changes.join(0, served.watch(), lambda: workers.slots.append(0)) is None
     assert await made is None
     assert workers.heard(Prepare) == [0]
+
+
+async def test_a_load_that_does_not_end_is_told_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(change_rounds, "FIRST_WORD_SECONDS", 0.05)
+    workers = Workers(0, 1)
+    workers.silent = (1,)
+    changes, _, _ = rounds(workers, {"m": model("1", "2")})
+    loading = asyncio.create_task(changes.make(LoadModel("m")))
+    await asyncio.sleep(0.5)  # it is what is counted
+    told = [one for one in caplog.messages if "still being loaded" in one]
+    assert 1 <= len(told) <= 4  # after 0.05, 0.1, 0.2 and 0.4 s
+    assert "version(s) 1, 2 of m" in told[0]
+    changes.ended(1)
+    assert await loading is None
+    await asyncio.sleep(0.5)
+    assert [one for one in caplog.messages if "still being loaded" in one] == told
