@@ -9,6 +9,8 @@ from mcp2026.api.errors import InvalidResourceError
 
 ENDED_SERVERS_KEPT = 1024
 """As many as the CRD's maxItems."""
+LONGEST_PROBLEM = 200
+"""Characters, as the CRD's maxLength: a status has to hold it of all servers."""
 
 
 class LogArchive(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -42,6 +44,8 @@ class EndedServer(msgspec.Struct, frozen=True, rename="camel"):
     """Requests that it answered after that."""
     archive_sha256: str = ""
     """Of its archived log; empty: it has none."""
+    problem: str = ""
+    """Why it did not end well, in its own words; at most `LONGEST_PROBLEM` characters."""
 
 
 def check_log_archive(archive: LogArchive) -> None:

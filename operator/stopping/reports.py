@@ -9,7 +9,7 @@ import msgspec
 
 from mcp2026.api.conditions import Reason
 from mcp2026.api.lifecycle import ExitCodeReported
-from mcp2026.api.stopping import ENDED_SERVERS_KEPT, EndedServer
+from mcp2026.api.stopping import ENDED_SERVERS_KEPT, LONGEST_PROBLEM, EndedServer
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import at, has_run, is_scheduled, staying
 from mcp2026.operator.rollout import pod_blocked
@@ -29,6 +29,14 @@ class _LastWord(msgspec.Struct, frozen=True):
     served: bool
     drained: int = 0
     archive_sha256: str | None = None
+    archive_error: str | None = None
+    message: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Why it did not end well, in one line; empty if it did."""
+        told = self.archive_error or (self.message if self.exit_code else "")
+        return " ".join(told.split())[:LONGEST_PROBLEM]
 
 
 def gathered(known: tuple[EndedServer, ...], pods: tuple[Manifest, ...]) -> tuple[EndedServer, ...]:
@@ -97,11 +105,7 @@ class Ending:
         text = (
             f"{good} of {len(self.servers)} servers ended with exit code 0, {drained} requests were drained"
         )
-        bad = [
-            f"pod {one.pod}: exit code {one.exit_code} ({one.reason})"
-            for one in self.servers
-            if one.exit_code
-        ]
+        bad = [_told(one) for one in self.servers if one.exit_code]
         idle = [server.pod for server in self.servers if not server.served]
         if idle:  # they came up too late, or in place of one that was lost before it reported
             text += f"; {len(idle)} of them had served nothing: {named(idle)}"
@@ -154,8 +158,14 @@ def _ended(pod: Manifest) -> EndedServer | None:
             said.served,
             min(max(said.drained, 0), _LARGEST),
             digest if _SHA256.fullmatch(digest) else "",
+            said.problem if said.exit_code == code else "",
         )
     return None
+
+
+def _told(server: EndedServer) -> str:
+    why = f": {server.problem}" if server.problem else ""
+    return f"pod {server.pod}: exit code {server.exit_code} ({server.reason}){why}"
 
 
 def _may_report(pod: Manifest) -> bool:

@@ -92,6 +92,24 @@ def test_all_end_well_and_then_no_pod_is_left(cluster: StoppingCluster) -> None:
     assert [event.reason for event in cluster.told if event.type == "Warning"] == []
 
 
+def test_what_went_wrong_is_told_when_the_pods_are_gone(cluster: StoppingCluster) -> None:
+    cluster.stop()
+    first, second = cluster.pods
+    cluster.end(
+        first, 4, reason="ArchiveFailed", archive_sha256=None, archive_error="No space\nleft " + "x" * 500
+    )
+    cluster.end(second, 1, reason="DrainIncomplete", message="others were cut off (status 1)")
+    cluster.reconcile()
+    cluster.reconcile()
+    assert cluster.deployment["spec"]["replicas"] == 0
+    problems = {server["pod"]: server["problem"] for server in cluster.servers}
+    assert problems[first].startswith("No space left xx")
+    assert len(problems[first]) == 200
+    assert problems[second] == "others were cut off (status 1)"
+    message = cluster.condition("RunEnded")["message"]
+    assert f"pod {first}: exit code 4 (ArchiveFailed): No space left xx" in message
+
+
 @pytest.mark.parametrize(
     ("code", "reason", "told"),
     [
