@@ -1,6 +1,6 @@
 """How shall the node's GPUs be shared? Said by the configuration file and the spec of `GPUTopology`. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -66,8 +66,10 @@ def _converted(document: Any) -> Configuration:
         raise explain(error, document, Configuration, "configuration") from error
 
 
-def parse_spec(spec: Any, machine: Machine) -> GPUTopologySpec:
+def parse_spec(spec: Any, machine: Machine, unreadable: Collection[int] = ()) -> GPUTopologySpec:
     """Return the spec of a `GPUTopology` for `machine`.
+
+    It may speak of the GPUs with the indices `unreadable`, too: one that fails must not change the others.
 
     Raises:
         InvalidResourceError: a field does not fit the schema, or names a GPU or a share that cannot be.
@@ -79,7 +81,7 @@ def parse_spec(spec: Any, machine: Machine) -> GPUTopologySpec:
     except msgspec.ValidationError as error:
         raise explain(error, document, GPUTopologySpec, "spec") from error
     _check(parsed, "spec.")
-    indices = {gpu.index for gpu in machine.gpus}
+    indices = {gpu.index for gpu in machine.gpus} | set(unreadable)
     for place, gpu in enumerate(parsed.gpus):
         if gpu.index not in indices:
             raise InvalidResourceError(

@@ -54,6 +54,17 @@ class Wishes:
         """Take note of the spec that the API server has now."""
         self._seen, self._begun = seen, True
 
+    def without_a_gpu(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the fields of the configuration for this node that name a GPU which it does not have."""
+        if self._node not in self._configuration.nodes:
+            return ()
+        indices = {gpu.index for gpu in snapshot.machine.gpus} | snapshot.unreadable.keys()
+        return tuple(
+            f"nodes.{self._node}.gpus[{place}].index: {gpu.index}"
+            for place, gpu in enumerate(self._configuration.nodes[self._node].gpus)
+            if gpu.index not in indices
+        )
+
     def apply(self, snapshot: Snapshot) -> Snapshot:
         """Return `snapshot` with what is wanted of its GPUs, and what was refused."""
         if not self._begun:
@@ -61,7 +72,7 @@ class Wishes:
         refusals = [Refusal(self._configuration_problem)] if self._configuration_problem else []
         if self._seen is not None:
             try:
-                self._good = parse_spec(self._seen.document, snapshot.machine)
+                self._good = parse_spec(self._seen.document, snapshot.machine, snapshot.unreadable)
                 self._good_generation = self._seen.generation
             except InvalidResourceError as error:
                 refusals.append(Refusal(str(error), self._seen.generation))

@@ -28,6 +28,7 @@ class WishesLoop:
         self._inventory = inventory
         self._file = configuration_file
         self._told: tuple[str, ...] = ()
+        self._strangers: tuple[str, ...] = ()
 
     def begin(self) -> None:
         """Wait for no spec."""
@@ -76,3 +77,9 @@ class WishesLoop:
             if refusal not in self._told:
                 log.error("refused, what held before holds on: %s", refusal)
         self._told = refusals
+        strangers = self._wishes.without_a_gpu(self._inventory.snapshot)
+        if strangers and strangers != self._strangers:
+            log.warning(
+                "the configuration is for GPUs that this node does not have: %s", "; ".join(strangers)
+            )
+        self._strangers = strangers

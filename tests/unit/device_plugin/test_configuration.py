@@ -113,6 +113,23 @@ def test_a_spec_that_names_a_gpu_that_is_not_there_is_refused() -> None:
         parse_spec({"gpus": [{"index": 4, "sharing": {}}]}, MACHINE)
 
 
+def test_a_gpu_that_cannot_be_read_does_not_undo_what_is_said_of_the_others() -> None:
+    spec = {"gpus": [{"index": 0, "sharing": {"mode": "TimeSlice"}}, {"index": 4, "sharing": {}}]}
+    wishes = Wishes("n", Configuration())
+    wishes.spec_seen(SeenSpec(spec, 1))
+    found = wishes.apply(Snapshot(MACHINE, unreadable={4: "GPU is lost"}))
+    assert not found.refusals
+    assert found.wanted[UUIDS[0]] == TURNS
+
+
+def test_a_configuration_for_gpus_that_a_node_does_not_have_is_told() -> None:
+    text = "nodes: {n: {gpus: [{index: 0, sharing: {}}, {index: 7, sharing: {}}, {index: 4, sharing: {}}]}}"
+    node = Snapshot(MACHINE, unreadable={4: "GPU is lost"})
+    configuration = parse_configuration(text, "file")
+    assert Wishes("n", configuration).without_a_gpu(node) == ("nodes.n.gpus[1].index: 7",)
+    assert Wishes("other", configuration).without_a_gpu(node) == ()
+
+
 # ---- what holds as time goes on ----
 
 
