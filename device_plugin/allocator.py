@@ -23,6 +23,7 @@ from mcp2026.device_plugin.metrics import Metrics
 from mcp2026.device_plugin.offers import offers
 from mcp2026.device_plugin.preference import preferred_devices
 from mcp2026.device_plugin.settings import Settings
+from mcp2026.device_plugin.sharing.environment import NVIDIA_VISIBLE_DEVICES
 from mcp2026.device_plugin.strategy import Strategy
 
 log = logging.getLogger(__name__)
@@ -118,6 +119,20 @@ class Allocator:
             extra={"resource": resource, "devices": tuple(devices), "environment": given.environment},
         )
         return given
+
+    def tell_unseen_nodes(self) -> None:
+        """Tell of GPUs that shall be given as device nodes, and whose nodes this process does not see."""
+        if not self._settings.strategies & {Strategy.CDI_CRI, Strategy.DEVICE_NODES}:
+            return
+        nodes, snapshot = _host_nodes(), self._inventory.snapshot
+        unseen = [gpu.uuid for gpu in snapshot.machine.gpus if not nodes.of_gpu(snapshot, gpu.uuid)]
+        if unseen:
+            log.warning(
+                "device nodes of %s are not seen here, so containers are given them by %s alone: mount the "
+                "host's /dev into the plugin's container, or set --device-list-strategy=envvar",
+                _few(unseen),
+                NVIDIA_VISIBLE_DEVICES,
+            )
 
     def write_cdi(self) -> None:
         """Bring the CDI specification to what the node has now; remove it if nothing shall use it.

@@ -76,6 +76,7 @@ class Plugin:
         """
         endpoint = None
         self._allocator.write_cdi()
+        self._allocator.tell_unseen_nodes()
         try:
             if self._settings.metrics_port is not None:
                 endpoint = ProbeEndpoint(self._settings.metrics_port, self._metrics, self.why_not_ready)
