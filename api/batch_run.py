@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import msgspec
 
 from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.kubernetes_names import SecretName
 from mcp2026.api.sources import BUCKET, CLAIM, URL
 
 _SUFFIX: Final = r"[.](npy|npz|jsonl|parquet)"
@@ -42,17 +43,7 @@ class Batch(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         | None
     ) = None
     """Where the log goes at the end, as gzip. None: beside the output."""
-    credentials_secret: (
-        Annotated[
-            str,
-            msgspec.Meta(
-                pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-                max_length=253,
-                description="the name of a Secret of the same namespace",
-            ),
-        ]
-        | None
-    ) = None
+    credentials_secret: SecretName | None = None
     """Its `AWS_*` keys become environment of the run."""
 
     @property

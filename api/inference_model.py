@@ -15,6 +15,7 @@ from mcp2026.api.conditions import Condition
 from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.gpu_devices import kind_of_resource, mig_resource
 from mcp2026.api.gpu_sharing import MigProfileName
+from mcp2026.api.kubernetes_names import SecretName
 from mcp2026.api.lifecycle import Phase
 from mcp2026.api.names import GPU_MEMORY_RESOURCE, GPU_RESOURCE, GPU_SHARED_RESOURCE
 from mcp2026.api.quality_of_service import QualityOfService, check_quality_of_service
@@ -140,17 +141,7 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
     """Serve versions though their inputs or outputs differ from those of the version that is served."""
     batching: Batching = Batching()
     qos: QualityOfService = QualityOfService()
-    credentials_secret: (
-        Annotated[
-            str,
-            msgspec.Meta(
-                pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-                max_length=253,
-                description="the name of a Secret of the same namespace",
-            ),
-        ]
-        | None
-    ) = None
+    credentials_secret: SecretName | None = None
     """With mode Serve: its keys become environment of the servers, for versions that are fetched."""
     gpu: Gpu = Gpu()
     resources: Resources = Resources()

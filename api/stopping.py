@@ -6,6 +6,7 @@ import msgspec
 
 from mcp2026.api.batch_run import ARCHIVE_PATTERN, ARCHIVE_TEXT
 from mcp2026.api.errors import InvalidResourceError
+from mcp2026.api.kubernetes_names import SecretName
 
 ENDED_SERVERS_KEPT = 1024
 """As many as the CRD's maxItems."""
@@ -18,17 +19,7 @@ class LogArchive(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
     folder: Annotated[str, msgspec.Meta(pattern=ARCHIVE_PATTERN, max_length=1024, description=ARCHIVE_TEXT)]
     """Each pod's log becomes ``<folder>/<pod>.log.gz``."""
-    credentials_secret: (
-        Annotated[
-            str,
-            msgspec.Meta(
-                pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-                max_length=253,
-                description="the name of a Secret of the same namespace",
-            ),
-        ]
-        | None
-    ) = None
+    credentials_secret: SecretName | None = None
     """Its `AWS_*` keys become environment of the servers."""
 
 

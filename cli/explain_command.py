@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from mcp2026.api.names import EXTENDER_PORT, SCHEDULER_NAME
+from mcp2026.cli.api_server import api_server
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.explain_text import explanation
 from mcp2026.scheduler_extender.decision_log import DECISIONS_KEPT, Decision
@@ -76,36 +77,22 @@ def _body_of(connection: http.client.HTTPConnection, path: str) -> bytes:
 
 def _ask_pods(path: str) -> Iterator[bytes]:
     """Yield the answer of each scheduler's pod that is running: any of them may have been the leader."""
-    from kubernetes import client, config
-    from urllib3.exceptions import HTTPError
+    from kubernetes import client
 
-    configuration = client.Configuration()
-    try:
-        config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
-    except config.ConfigException as error:
-        raise CommandError(f"no usable kubeconfig: {error}; or name the extender by --extender") from error
-    configuration.retries = 0
-    with client.ApiClient(configuration) as api:
+    rights = ": listing pods and pods/portforward in the scheduler's namespace must be allowed"
+    with api_server(instead="; or name the extender by --extender", advice=rights) as api:
         core = client.CoreV1Api(api)
-        try:
-            pods: Any = core.list_pod_for_all_namespaces(
-                label_selector=SCHEDULER_PODS, _request_timeout=TIMEOUT_SECONDS
-            )
-            running = [pod for pod in pods.items if pod.status.phase == "Running"]
-            if not running:
-                raise CommandError(
-                    f"no pod with labels {SCHEDULER_PODS} runs in this cluster: is the chart installed? A "
-                    "scheduler that runs elsewhere is named by --extender"
-                )
-            for pod in running:
-                yield _forwarded(core, pod.metadata.namespace, pod.metadata.name, path)
-        except client.ApiException as error:
+        pods: Any = core.list_pod_for_all_namespaces(
+            label_selector=SCHEDULER_PODS, _request_timeout=TIMEOUT_SECONDS
+        )
+        running = [pod for pod in pods.items if pod.status.phase == "Running"]
+        if not running:
             raise CommandError(
-                f"the API server answers {error.status} {error.reason}: listing pods and pods/portforward in "
-                "the scheduler's namespace must be allowed"
-            ) from error
-        except (HTTPError, OSError) as error:
-            raise CommandError(f"the API server does not answer: {error}") from error
+                f"no pod with labels {SCHEDULER_PODS} runs in this cluster: is the chart installed? A "
+                "scheduler that runs elsewhere is named by --extender"
+            )
+        for pod in running:
+            yield _forwarded(core, pod.metadata.namespace, pod.metadata.name, path)
 
 
 def _forwarded(core: Any, namespace: str, pod: str, path: str) -> bytes:

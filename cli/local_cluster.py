@@ -95,7 +95,8 @@ class LocalCluster:
             raise CommandError("metadata.name: another model needs a command of its own")
         if deployment(model, settings, running)["spec"] != running["spec"]:
             raise CommandError(
-                "replicas, workers, GPUs, resources, priority class and claims are those of the processes; "
+                "replicas, workers, GPUs, resources, priority class, claims, log archive and credentials are "
+                "those of the processes; "
                 "to change them, stop with Ctrl-C and start again"
             )
         wanted = serving_config_map(model, serving_config(model, revision=1))

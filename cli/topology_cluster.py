@@ -1,8 +1,10 @@
 """Reads a node's `GPUTopology` from the cluster that the kubeconfig names."""
 
+from http import HTTPStatus
 from typing import Any
 
 from mcp2026.api.names import GPU_TOPOLOGY_PLURAL, GROUP, VERSION
+from mcp2026.cli.api_server import ApiServerError, api_server
 from mcp2026.cli.errors import CommandError
 from mcp2026.topology.machine import Description, description_from_document
 
@@ -23,17 +25,10 @@ def description_of_node(node: str, context: str | None = None) -> Description:
 
 
 def _resource(node: str, context: str | None) -> Any:
-    from kubernetes import client, config
-    from urllib3.exceptions import HTTPError
+    from kubernetes import client
 
-    configuration = client.Configuration()
     try:
-        config.load_kube_config(context=context, client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
-    except config.ConfigException as error:
-        raise CommandError(f"--node {node}: no usable kubeconfig: {error}") from error
-    configuration.retries = 0
-    with client.ApiClient(configuration) as connection:
-        try:
+        with api_server(context) as connection:
             return client.CustomObjectsApi(connection).get_cluster_custom_object(
                 GROUP,
                 VERSION,
@@ -41,14 +36,10 @@ def _resource(node: str, context: str | None) -> Any:
                 node,
                 _request_timeout=TIMEOUT_SECONDS,
             )
-        except client.ApiException as error:
-            if error.status == 404:
-                raise CommandError(
-                    f"--node {node}: the cluster has no GPUTopology of this name: is it a node, and does the "
-                    "device plugin run there?"
-                ) from error
+    except CommandError as error:
+        if isinstance(error, ApiServerError) and error.status == HTTPStatus.NOT_FOUND:
             raise CommandError(
-                f"--node {node}: the API server answers {error.status} {error.reason}"
+                f"--node {node}: the cluster has no GPUTopology of this name: is it a node, and does the "
+                "device plugin run there?"
             ) from error
-        except (HTTPError, OSError) as error:
-            raise CommandError(f"--node {node}: the API server does not answer: {error}") from error
+        raise CommandError(f"--node {node}: {error}") from error

@@ -12,6 +12,7 @@ import yaml
 from mcp2026.api.gpu_sharing import SharingStatus
 from mcp2026.api.gpu_topology import MigDevice, parse_gpu_topology
 from mcp2026.api.yaml_errors import NOT_YAML
+from mcp2026.cli.api_server import ApiServerError, api_server
 from mcp2026.cli.errors import CommandError
 from mcp2026.scheduler_extender.what_if import ClusterDocuments
 from mcp2026.topology.idle_machine import idle_status
@@ -35,33 +36,18 @@ def from_cluster() -> ClusterDocuments:
         CommandError: there is no usable kubeconfig, or the API server does not give what is asked.
 
     """
-    from kubernetes import client, config
-    from urllib3.exceptions import HTTPError
-
-    configuration = client.Configuration()
-    try:
-        config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
-    except config.ConfigException as error:
-        raise CommandError(f"no usable kubeconfig: {error}; or give a --snapshot") from error
-    configuration.retries = 0
-    with client.ApiClient(configuration) as api:
-        try:
-            return _sorted_by_kind({kind: _read(api, path) for kind, path in PATHS.items()})
-        except client.ApiException as error:
-            raise CommandError(f"the API server answers {error.status} {error.reason}") from error
-        except (HTTPError, OSError) as error:
-            raise CommandError(f"the API server does not answer: {error}") from error
+    with api_server(instead="; or give a --snapshot") as api:
+        return _sorted_by_kind({kind: _read(api, path) for kind, path in PATHS.items()})
 
 
 def _read(api: Any, path: str) -> list[dict[str, Any]]:
-    answer = api.call_api(
-        *api.param_serialize(
-            "GET", path, header_params={"Accept": "application/json"}, auth_settings=["BearerToken"]
-        ),
-        _request_timeout=TIMEOUT_SECONDS,
-    )
-    answer.read()
-    items: list[dict[str, Any]] = json.loads(answer.data)["items"]
+    headers = {"Accept": "application/json"}
+    request = api.param_serialize("GET", path, header_params=headers, auth_settings=["BearerToken"])
+    answer = api.call_api(*request, _request_timeout=TIMEOUT_SECONDS)
+    content = answer.read()
+    if answer.status != 200:
+        raise ApiServerError(answer.status, answer.reason, f" about {path}")
+    items: list[dict[str, Any]] = json.loads(content)["items"]
     return items
 
 
