@@ -149,6 +149,8 @@ def _short(error: Exception) -> str:
     """Return what is said without a URL, whose query may be secret."""
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the connection broke off"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "its answer is no proper HTTP"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"no connection ({error.os_error.strerror or type(error.os_error).__name__})"
     return type(error).__name__

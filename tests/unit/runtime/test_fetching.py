@@ -228,6 +228,27 @@ async def test_redirects_without_end_are_refused(settings: Settings, origin: Ori
     assert "more than 5 times" in await refused(settings, origin.url.replace("/file", "/moved"))
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 99_999,
+    ],
+    ids=["no HTTP", "a negative length", "endless headers"],
+)
+async def test_a_server_that_does_not_speak_http_is_named(settings: Settings, answer: bytes) -> None:
+    async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        said = await refused(settings, f"http://127.0.0.1:{port}/file?signature=secret")
+    assert "its answer is no proper HTTP. Check the URL and the server" in said
+    assert "secret" not in said
+
+
 async def test_a_server_that_packs_the_file_is_named(settings: Settings, origin: Origin) -> None:
     origin.encoding = "gzip"
     assert await fetched(settings, origin.url) == CONTENT  # what was stored packed is asked for packed
