@@ -19,8 +19,8 @@ def test_the_example_answers_over_every_transport() -> None:
             timeout=180,
             check=False,
         )
+        assert list(Path(short).glob("mcp2026-*")) == []
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "102 of 102 answers are equal" in ended.stdout
     assert "refused: field inputs.input.datatype, allowed FP32" in ended.stdout
     assert "batching: NegotiatedBatching(max_delay_ms=50, min_size=3)" in ended.stdout
-    assert list(tmp_path.glob("mcp2026-*")) == []
