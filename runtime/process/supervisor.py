@@ -309,7 +309,7 @@ class Supervisor:
                 return
             slot.loaded = False
             slot.failures = 1 if time.monotonic() - started >= STEADY_SECONDS else slot.failures + 1
-            delay = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** (slot.failures - 1))
+            delay = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(slot.failures - 1, 16))
             log.error("worker %d: %s; a new one starts in %.1f s", slot.index, reason, delay)
             self._metrics.worker_restarted()
             await asyncio.sleep(delay)
