@@ -72,7 +72,8 @@ def as_flags(values: Mapping[str, Any]) -> list[str]:
 
 
 def by_kind(objects: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
-    (found,) = [item for item in objects if item["kind"] == kind and name in item["metadata"]["name"]]
+    """Return the one object of this kind whose name ends with `name`; empty: whose kind is there once."""
+    (found,) = [item for item in objects if item["kind"] == kind and item["metadata"]["name"].endswith(name)]
     return found
 
 

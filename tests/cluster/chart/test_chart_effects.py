@@ -52,9 +52,12 @@ def another(path: tuple[str, ...], value: Any) -> Any:
         "resourcePrefix": "other.example",
         "deviceListStrategy": ["cdi-cri"],
         "driverLibraries": "/other",
-        "configuration": {"sharing": {"mode": "TimeSlice"}},
         "updateStrategy": "OnDelete",
     }
+    if path[-1] == "configuration":
+        return {"packing": "Pack"} if "extender" in path else {"sharing": {"mode": "TimeSlice"}}
+    if path[-1] == "migResources":
+        return ["mig-1g.5gb"]
     if path[-1] in special:
         return special[path[-1]]
     if isinstance(value, bool):
