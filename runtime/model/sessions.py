@@ -1,10 +1,12 @@
 """A model file of any format becomes a session of ONNX Runtime."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mcp2026.api.errors import SettingsError
 from mcp2026.runtime.errors import ModelLoadError
+from mcp2026.runtime.model.file_state import state_of
 from mcp2026.runtime.model.ir.reading import IrFile, is_ir_file, open_ir_file
 from mcp2026.runtime.model.onnx_file import check_digest, check_onnx_file, file_of
 from mcp2026.runtime.model.onnx_wire import Values, WireError, mapped, read_values
@@ -26,7 +28,7 @@ class OpenModel:
 def open_model(path: str, sha256: str | None, threads: int, provider: ProviderChoice) -> OpenModel:
     """Open the model at `path`: an ONNX file, a file in our own format, or a folder that holds one of them.
 
-    With `sha256` the file is read as a whole and compared before.
+    With `sha256` the file is read as a whole and compared before, and has to be the same file afterwards.
 
     Raises:
         ModelLoadError: it cannot be served.
@@ -37,10 +39,16 @@ def open_model(path: str, sha256: str | None, threads: int, provider: ProviderCh
     ir = open_ir_file(file) if is_ir_file(file) else None
     if ir is None:
         check_onnx_file(file)
+    before = state_of(Path(file))
     if sha256 is not None:
         check_digest(file, sha256)
     if ir is None:
-        return OpenModel(_session(file, file, threads, provider, None), _values_of_file(file))
+        opened = OpenModel(_session(file, file, threads, provider, None), _values_of_file(file))
+        if sha256 is not None and state_of(Path(file)) != before:  # it was opened by name, once for each step
+            raise ModelLoadError(
+                file, "it was changed or replaced while it was loaded", "Let it be whole before it is served"
+            )
+        return opened
     session = _session(path, ir.graph, threads, provider, ir)
     ir.check_unchanged()  # the session opened the weights by name
     return OpenModel(session, _values(path, memoryview(ir.graph)))

@@ -11,6 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcp2026.api.serving import Batching, Execution, Priorities, ServedVersion, ServingConfig, Tenant
+from mcp2026.runtime.errors import ModelLoadError
+from mcp2026.runtime.model import sessions
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.loading import load_model
 from tests.unit.runtime.loaded_versions import metrics_for
@@ -121,3 +123,31 @@ def test_whether_requests_share_a_run_is_looked_at_anew(config: ServingConfig) -
     alone = load(replace(config, execution=Execution(max_rows=0)), live)
     assert live.versions["v1"].signature.shared
     assert not alone.versions["v1"].signature.shared
+
+
+@pytest.mark.parametrize("how", ["renamed over", "written over", "taken away"])
+def test_a_file_that_is_swapped_once_its_digest_is_checked_is_not_served(
+    config: ServingConfig, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    file, other = (Path(one.path) for one in config.versions)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    asked = replace(config, versions=(replace(config.versions[0], sha256=digest, weight=100),))
+    check = sessions.check_digest
+
+    def swapped(path: str, expected: str) -> None:
+        check(path, expected)
+        match how:
+            case "renamed over":
+                other.rename(file)
+            case "written over":
+                file.write_bytes(other.read_bytes())
+            case _:
+                file.unlink()
+
+    monkeypatch.setattr(sessions, "check_digest", swapped)
+    with pytest.raises(ModelLoadError, match=r"changed or replaced|exist"):
+        load(asked)
+    monkeypatch.undo()
+    if how != "taken away":
+        with pytest.raises(ModelLoadError, match="its sha256 is"):
+            load(asked)
