@@ -32,5 +32,8 @@ def with_archive(report: Report, files: Sequence[Path], target: FilePlace | S3Pl
                 return not_archived(report, target.shown, str(error))
             time.sleep(backoff)
             backoff = min(2 * backoff, _LONGEST_BACKOFF)
+        except Exception as error:  # a fault of ours; a model waits for the reports of its servers
+            log.exception("archiving the log met an error that nobody foresaw")
+            return not_archived(report, target.shown, f"{type(error).__name__}: {error}")
         else:
             return archived(report, target.shown, archive.sha256)

@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import ServedVersion, ServingConfig, decode_serving_config, encode_serving_config
-from mcp2026.runtime.ending import record
+from mcp2026.runtime.dataset.errors import StorageFailedError
+from mcp2026.runtime.dataset.stores.locations import Surroundings, parse_target
+from mcp2026.runtime.ending import archiving, record
 from mcp2026.runtime.ending.counting import answered
 from mcp2026.runtime.ending.log_copy import LogCopy, LogFiles
 from mcp2026.runtime.ending.record import Record, Step, Todo, first_step
 from mcp2026.runtime.ending.report import (
     LONGEST_BYTES,
+    Reason,
     Report,
     after_drain,
     archived,
@@ -40,6 +44,35 @@ def test_a_record_decides_whatever_the_configuration_says(
     found: Record, todo: Todo, told: Report, says_stopped: int | None
 ) -> None:
     assert first_step(found, says_stopped) == (todo, told)
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "tried_again"),
+    [
+        (StorageFailedError("/logs", "no space left", "Make room"), "no space left", True),
+        (PermissionError(13, "Permission denied"), "Permission denied", True),
+        (SettingsError("AWS_REGION", "is odd", "a region"), "AWS_REGION", False),
+        (ValueError("odd"), "ValueError: odd", False),
+    ],
+    ids=["store", "system", "settings", "unforeseen"],
+)
+def test_whatever_keeps_a_log_from_its_archive_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str, tried_again: bool
+) -> None:
+    asked = []
+
+    def refuse(*_arguments: object, **_named: object) -> None:
+        asked.append(1)
+        raise error
+
+    monkeypatch.setattr(archiving, "archive_logs", refuse)
+    monkeypatch.setattr(archiving, "_FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr(archiving, "ATTEMPTS_SECONDS", 0.06)
+    target = parse_target("--log-archive", str(tmp_path / "pod.log.gz"), Surroundings(tmp_path, {}))
+    told = archiving.with_archive(DONE, [], target, tmp_path)
+    assert (told.exit_code, told.reason) == (4, Reason.ARCHIVE_FAILED)
+    assert said in str(told.archive_error)
+    assert (len(asked) > 1) is tried_again
 
 
 def test_without_a_record_the_configuration_decides() -> None:
