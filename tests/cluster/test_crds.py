@@ -52,11 +52,11 @@ REFUSALS = {
     "format-unknown": 'supported values: "ONNX", "IR"',
     "gpu-count-above-range": "should be less than or equal to 16",
     "gpu-in-limits": "allowed: GPUs by spec.gpu alone",
-    "gpu-memory-of-two": "spec.gpu.memoryGiB: allowed: with sharing Shared and count 1 alone",
-    "gpu-memory-of-whole-gpus": "spec.gpu.memoryGiB: allowed: with sharing Shared and count 1 alone",
-    "gpu-mig-without-profile": "spec.gpu.migProfile: allowed: with sharing MIG, and with it alone",
+    "gpu-memory-of-two": 'memoryGiB: Invalid value: "object": allowed: with sharing Shared',
+    "gpu-memory-of-whole-gpus": 'memoryGiB: Invalid value: "object": allowed: with sharing Shared',
+    "gpu-mig-without-profile": 'migProfile: Invalid value: "object": allowed: with sharing MIG, and with it',
     "gpu-profile-misspelled": "spec.gpu.migProfile in body should match",
-    "gpu-profile-without-mig": "spec.gpu.migProfile: allowed: with sharing MIG, and with it alone",
+    "gpu-profile-without-mig": 'migProfile: Invalid value: "object": allowed: with sharing MIG, and with it',
     "label-of-other-version": "a label is repeated, or a versionId; allowed: labels that are neither",
     "label-repeated": "a label is repeated, or a versionId; allowed: labels that are neither",
     "label-upper-case": "allowed: at most 63 lower-case letters, digits and dashes",
@@ -307,7 +307,9 @@ def test_a_topology_is_stored_as_the_device_plugin_writes_it(cluster: Cluster) -
     try:
         cluster.kubectl(*patch, status)
         stored = cluster.get("gputopo", "crd-test-node")["status"]
-        assert stored["gpus"] == [{**gpu, "health": "Healthy"}]
+        (kept,) = stored["gpus"]
+        assert kept == {**kept, **gpu, "health": "Healthy"}
+        assert (kept["sharing"]["mode"], kept["sharing"]["state"]) == ("Exclusive", "Active")
         assert "A100" in cluster.kubectl("get", "gputopo", "crd-test-node")
         with pytest.raises(ClusterError, match=r"status.gpus\[0\].uuid: Required value"):
             cluster.kubectl(*patch, json.dumps({"status": {"gpus": [{"index": 0}]}}))
