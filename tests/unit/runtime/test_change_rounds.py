@@ -357,6 +357,7 @@ async def test_a_load_that_does_not_end_is_told_ever_more_rarely(
     told = [one for one in caplog.messages if "still being loaded" in one]
     assert 1 <= len(told) <= 4  # after 0.05, 0.1, 0.2 and 0.4 s
     assert "version(s) 1, 2 of m" in told[0]
+    workers.slots.remove(1)
     changes.ended(1)
     assert await loading is None
     await asyncio.sleep(0.5)
