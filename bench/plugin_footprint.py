@@ -63,8 +63,13 @@ def measure_footprint(duration_s: float) -> Footprint:
 
 
 def _processor_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the time that the process' threads ran, as the scheduler measured it.
+
+    The times in /proc/PID/stat are counted by the tick on many kernels: who wakes with the tick is charged
+    all of it.
+    """
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
 def _resident_mib(pid: int) -> float:
