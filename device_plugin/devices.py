@@ -1,7 +1,7 @@
 """What the plugin knows of the node's GPUs at one moment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from mcp2026.api.gpu_devices import parse_device_id
@@ -168,26 +168,6 @@ class Device:
     id: str
     healthy: bool
     numa_node: int | None
-
-
-def with_health(snapshot: Snapshot, failures: Mapping[str, str | None]) -> Snapshot:
-    """Return `snapshot` after a probe: the GPUs with a reason are unhealthy, those with None well again."""
-    unhealthy = {
-        uuid: reason
-        for uuid in snapshot.positions
-        if (reason := failures.get(uuid, snapshot.unhealthy.get(uuid))) is not None
-    }
-    return replace(snapshot, conditions=_not_answering(unhealthy), driver_failure="")
-
-
-def without_driver(snapshot: Snapshot, reason: str) -> Snapshot:
-    """Return `snapshot` after the driver stopped answering: no GPU is healthy."""
-    unhealthy = dict.fromkeys(snapshot.positions, reason)
-    return replace(snapshot, conditions=_not_answering(unhealthy), driver_failure=reason)
-
-
-def _not_answering(reasons: Mapping[str, str]) -> dict[str, GpuCondition]:
-    return {uuid: GpuCondition("Unhealthy", "NotAnswering", reason) for uuid, reason in reasons.items()}
 
 
 def after_rereading(old: Snapshot, new: Snapshot) -> Snapshot:

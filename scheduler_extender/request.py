@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mcp2026.api.gpu_devices import DeviceKind, kind_of_resource
-from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.api.quantities import parse_quantity
 from mcp2026.api.scheduling_context import QosClass, pod_qos_class
 from mcp2026.scheduler_extender.errors import InvalidQuantityError
@@ -75,16 +74,6 @@ def demand_of(spec: PodSpec, resource: str) -> Demand:
         units=max(greatest_start, sum(units for _, units in running)),
         containers=tuple(running),
     )
-
-
-def gpus_asked(spec: PodSpec, resource: str = GPU_RESOURCE) -> int:
-    """Return how many units of `resource` the pod holds at its greatest moment.
-
-    Raises:
-        InvalidQuantityError: an amount is not a whole number of devices.
-
-    """
-    return demand_of(spec, resource).units
 
 
 def milli_cpu_asked(spec: PodSpec) -> int:

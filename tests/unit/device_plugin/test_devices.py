@@ -11,10 +11,9 @@ from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.device_plugin.background import blocking_call
 from mcp2026.device_plugin.devices import (
     Device,
+    GpuCondition,
     Snapshot,
     after_rereading,
-    with_health,
-    without_driver,
 )
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.offers import offers
@@ -47,25 +46,15 @@ def test_all_gpus_are_listed_with_ids_that_the_kubelet_takes(path: Path) -> None
     assert [device.numa_node for device in devices] == [gpu.numa_node for gpu in snapshot.machine.gpus]
 
 
-def test_a_failing_gpu_stays_in_the_list_and_recovers(pairs: Snapshot) -> None:
-    first = ids(pairs)[0]
-    failing = with_health(pairs, dict.fromkeys(ids(pairs)) | {first: "GPU is lost"})
+def test_a_failing_gpu_stays_in_the_list_and_a_degraded_one_is_offered(pairs: Snapshot) -> None:
+    first, second = ids(pairs)[:2]
+    conditions = {
+        first: GpuCondition("Unhealthy", "NotAnswering", "GPU is lost"),
+        second: GpuCondition("Degraded", "LinkDown", "link 3 is down"),
+    }
+    failing = replace(pairs, conditions=conditions)
     assert [device.healthy for device in device_list(failing)] == [False, True, True, True]
     assert failing.unhealthy == {first: "GPU is lost"}
-    assert with_health(failing, dict.fromkeys(ids(pairs))) == pairs
-
-
-def test_a_gpu_that_was_not_probed_stays_as_it_was(pairs: Snapshot) -> None:
-    first, second = ids(pairs)[:2]
-    failing = with_health(pairs, {first: "GPU is lost"})
-    assert with_health(failing, {second: "Timeout"}).unhealthy == {first: "GPU is lost", second: "Timeout"}
-
-
-def test_without_the_driver_no_gpu_is_healthy_until_a_probe_succeeds(pairs: Snapshot) -> None:
-    gone = without_driver(pairs, "Driver Not Loaded")
-    assert not any(device.healthy for device in device_list(gone))
-    assert gone.driver_failure == "Driver Not Loaded"
-    assert with_health(gone, dict.fromkeys(ids(pairs))) == pairs
 
 
 def test_a_rereading_that_lacks_a_gpu_does_not_make_it_vanish(pairs: Snapshot) -> None:
@@ -88,7 +77,7 @@ async def test_a_waiter_gets_the_latest_snapshot_and_equal_ones_wake_nobody(pair
     assert not inventory.change(lambda _: replace(pairs))
     await asyncio.sleep(0)
     assert not waiter.done()
-    gone = without_driver(pairs, "gone")
+    gone = replace(pairs, driver_failure="gone")
     assert inventory.change(lambda _: gone)
     assert await asyncio.wait_for(waiter, 1) is gone
     assert await asyncio.wait_for(inventory.next_after(pairs), 1) is gone, "missed changes are not lost"

@@ -8,7 +8,7 @@ import pytest
 from mcp2026.api.names import GPU_RESOURCE
 from mcp2026.scheduler_extender.errors import InvalidQuantityError
 from mcp2026.scheduler_extender.kube_objects import PodSpec
-from mcp2026.scheduler_extender.request import device_count, gpus_asked
+from mcp2026.scheduler_extender.request import demand_of, device_count
 
 
 def container(gpus: Any = None, where: str = "limits", **more: Any) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def test_gpus_asked(
     containers: list[dict[str, Any]], init_containers: list[dict[str, Any]], asked: int
 ) -> None:
     spec = msgspec.convert({"containers": containers, "initContainers": init_containers}, PodSpec)
-    assert gpus_asked(spec) == asked
+    assert demand_of(spec, GPU_RESOURCE).units == asked
 
 
 def test_another_resource_is_not_counted() -> None:
     spec = msgspec.convert({"containers": [container("2")]}, PodSpec)
-    assert gpus_asked(spec, "mcp2026.io/gpu-memory") == 0
+    assert demand_of(spec, "mcp2026.io/gpu-memory").units == 0
 
 
 @pytest.mark.parametrize(
