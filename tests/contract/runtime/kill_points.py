@@ -53,7 +53,7 @@ WORKER = {
 """Steps of a change in a worker, in the order in which they come."""
 
 PARENT = {
-    "after the file is read": KillPoint("revisions.config_file", "_read", "after"),
+    "after the file is read": KillPoint("revisions.newest", "Newest.put", "before"),
     "before there is room for its metrics": KillPoint("process.supervisor", "Supervisor._claim", "before"),
     "when one worker is told to prepare": KillPoint(
         "process.supervisor", "Supervisor.tell", "after", "Prepare"

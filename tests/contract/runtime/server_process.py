@@ -63,6 +63,8 @@ class Server:
             text=True,
         )
         self.log: list[dict[str, Any]] = []
+        self.other_lines: list[str] = []
+        """What it wrote to stderr that is not a line of its log: a traceback, say."""
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
@@ -75,11 +77,14 @@ class Server:
     def _read_log(self) -> None:
         assert self.process.stderr is not None
         for text in self.process.stderr:
-            with suppress(json.JSONDecodeError):
+            try:
                 line = json.loads(text)
-                with self._news:
-                    self.log.append(line)
-                    self._news.notify_all()
+            except json.JSONDecodeError:
+                self.other_lines.append(text)
+                continue
+            with self._news:
+                self.log.append(line)
+                self._news.notify_all()
         with self._news:
             self._news.notify_all()
 
@@ -92,7 +97,8 @@ class Server:
                     if wanted(line):
                         return line
                 if not self._reader.is_alive() or time.monotonic() > deadline:
-                    raise AssertionError(f"the server never said it; its log: {self.log}")
+                    other = "".join(self.other_lines)
+                    raise AssertionError(f"the server never said it; its log: {self.log}\n{other}")
                 self._news.wait(1.0)
 
     def workers(self) -> list[int]:
