@@ -7,7 +7,9 @@ whether a model has changed.
 """
 
 import asyncio
+import errno
 import fcntl
+import hashlib
 import logging
 import os
 import re
@@ -24,6 +26,8 @@ log = logging.getLogger(__name__)
 _DIGEST = re.compile(r"([0-9a-f]{64})(\.part|\.state|\.lock)?")
 _MIB = 1024 * 1024
 _WAIT_SECONDS = 0.2
+_HASHED = 16 * _MIB
+"""So much is read at a time: a fetch that is given up ends after it."""
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class ModelCache:
 
     def holds(self, digest: str) -> bool:
         """Share the file if it is there, and return whether it is."""
-        if digest in self._held and self.file(digest).exists():
+        if digest in self._held and self.file(digest).exists() and self._is_lock(digest, self._held[digest]):
             return True
         self._let_go(digest)
         if not self.file(digest).exists():
@@ -87,6 +91,48 @@ class ModelCache:
                 log.info("%s is being fetched by another server, whose file will be used", shown)
                 told = True
             await asyncio.sleep(_WAIT_SECONDS)
+
+    async def whole(self, digest: str, shown: str) -> bool:
+        """Read the file, which is held, and return whether it is what its name says; if not, remove it.
+
+        Raises:
+            FetchError: it cannot be read, or not be removed.
+
+        """
+        with cache_errors(shown, self.folder):
+            try:
+                descriptor = os.open(self.file(digest), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return False
+            try:
+                found = await _sha256(descriptor)
+                if found == digest:
+                    return True
+                if self._remove_damaged(digest, descriptor):
+                    log.warning(
+                        "%s in the model cache is damaged (%s); it is removed, and fetched anew",
+                        self.file(digest),
+                        "the disk cannot read it" if found is None else f"its sha256 is {found}",
+                    )
+            finally:
+                os.close(descriptor)
+        return False
+
+    def _remove_damaged(self, digest: str, descriptor: int) -> bool:
+        """Remove the file that is open, with its lock; False: another has done so.
+
+        Others hold the lock as long as they serve, and would have everyone wait. It goes first: whoever is
+        killed between the two leaves a damaged file, which the next one finds.
+        """
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # of those who found it damaged, one removes it
+        try:
+            if not os.path.samestat(os.fstat(descriptor), self.file(digest).stat()):
+                return False
+        except FileNotFoundError:
+            return False
+        (self.folder / f"{digest}.lock").unlink(missing_ok=True)
+        self.file(digest).unlink()
+        return True
 
     def let_go(self, needed: Collection[str]) -> None:
         """Hold no longer what is not among the digests that are `needed`."""
@@ -172,14 +218,19 @@ class ModelCache:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(descriptor), path.stat()):
-                    return descriptor
             except BlockingIOError:
                 os.close(descriptor)
                 return None
-            except FileNotFoundError:
-                pass
+            if self._is_lock(digest, descriptor):
+                return descriptor
             os.close(descriptor)  # it was evicted between the two
+
+    def _is_lock(self, digest: str, descriptor: int) -> bool:
+        """Return whether the lock that is open is the one that others would meet."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), (self.folder / f"{digest}.lock").stat())
+        except FileNotFoundError:
+            return False
 
     def _keep(self, digest: str, descriptor: int) -> None:
         os.utime(descriptor)
@@ -221,6 +272,25 @@ class Claim:
         """Let others have the file, or fetch it."""
         _close(self._descriptor)
         self._descriptor = None
+
+
+def _hash_more(descriptor: int, digest: "hashlib._Hash") -> int:
+    block = os.read(descriptor, _HASHED)
+    digest.update(block)
+    return len(block)
+
+
+async def _sha256(descriptor: int) -> str | None:
+    """Return the digest of an open file in lower-case hex; None: its disk cannot read it."""
+    digest = hashlib.sha256()
+    try:
+        while await to_its_end(_hash_more, descriptor, digest):
+            pass
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None
+    return digest.hexdigest()
 
 
 def _close(descriptor: int | None) -> None:

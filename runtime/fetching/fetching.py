@@ -78,7 +78,13 @@ class Fetcher:
 
     async def _fetched(self, cache: ModelCache, place: S3Place | WebPlace, digest: str) -> Path:
         shown = place.shown
-        while (claim := await cache.claim(digest, shown)) is not None:
+        checked = digest in _digests(self._served(), cache.folder)
+        while True:
+            claim = await cache.claim(digest, shown)
+            if claim is None:
+                if checked or await cache.whole(digest, shown):
+                    return cache.file(digest)
+                continue
             try:
                 source = self._source(place)
                 log.info("fetching %s into %s", shown, cache.folder)
@@ -93,9 +99,9 @@ class Fetcher:
                 with cache_errors(shown, cache.folder):
                     await claim.publish()
                 log.info("fetched %s", shown)
+                checked = True  # as it arrived; to find a disk faulty again and again would fetch for ever
             finally:
                 claim.release()
-        return cache.file(digest)
 
     def _source(self, place: S3Place | WebPlace) -> Source:
         # Imported here: a server whose files all lie here needs none of it.

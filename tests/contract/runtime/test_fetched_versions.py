@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import resource
 import signal
 import socket
@@ -107,6 +108,18 @@ def test_versions_of_a_site_are_served_by_all_workers_and_fetched_once(
     # What was fetched is there for the next server, though the source is gone.
     site.files.clear()
     assert added(configured.serve(environment=trust(site))) == 100
+
+
+def test_a_server_whose_cache_is_damaged_starts_with_what_it_fetches_again(
+    configured: Configured, site: Site
+) -> None:
+    configured.write(1, version(site, "v1", "add"))
+    assert configured.serve(environment=trust(site)).stop() == 0
+    os.truncate(configured.cache / version(site, "v1", "add")[2], 100)
+    server = configured.serve(environment=trust(site))
+    assert added(server) == 1
+    assert "is removed, and fetched anew" in said(server, "in the model cache is damaged")
+    assert len(site.ranges) == 2
 
 
 @pytest.mark.parametrize(

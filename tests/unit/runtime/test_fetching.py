@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import gzip
 import hashlib
+import os
 import random
 import subprocess
 import threading
@@ -304,6 +305,72 @@ async def test_what_cannot_be_fetched_is_said_before_anything_is_sent(
 async def test_servers_that_share_a_cache_fetch_once(settings: Settings, origin: Origin) -> None:
     origin.drip_seconds = 0.001
     assert await asyncio.gather(*(fetched(settings, origin.url) for _ in range(3))) == [CONTENT] * 3
+    assert len(origin.asked) == 1
+
+
+def damage(settings: Settings, kind: str) -> Path:
+    """Damage the file in the cache, and return it."""
+    file = Path(str(settings.model_cache), DIGEST)
+    if kind == "cut short":
+        os.truncate(file, 1_000)
+    elif kind == "empty":
+        os.truncate(file, 0)
+    else:
+        with file.open("r+b") as open_file:
+            open_file.seek(200_000)
+            open_file.write(b"\0\0\0\0")
+    return file
+
+
+@pytest.mark.parametrize("kind", ["cut short", "empty", "four bytes changed"])
+async def test_a_file_that_is_damaged_in_the_cache_is_told_removed_and_fetched_again(
+    settings: Settings, origin: Origin, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await fetched(settings, origin.url) == CONTENT
+    file = damage(settings, kind)
+    assert await fetched(settings, origin.url) == CONTENT
+    assert len(origin.asked) == 2
+    assert left(settings) == {"", ".lock"}
+    assert f"{file} in the model cache is damaged" in caplog.text
+    assert await fetched(settings, origin.url) == CONTENT
+    assert len(origin.asked) == 2
+
+
+async def test_a_damaged_file_whose_source_is_away_is_served_by_nobody(
+    settings: Settings, origin: Origin
+) -> None:
+    assert await fetched(settings, origin.url) == CONTENT
+    damage(settings, "empty")
+    origin.statuses = [404]
+    assert "the server answers 404" in await refused(settings, origin.url)
+    assert await fetched(settings, origin.url) == CONTENT
+
+
+async def test_a_damaged_file_that_others_serve_is_fetched_once_and_held_by_all(
+    settings: Settings, origin: Origin
+) -> None:
+    """A server that has it open holds its lock, and must keep nobody from a good one."""
+    serving = fetcher(settings)
+    local = await serving.local(config(origin.url))
+    damage(settings, "four bytes changed")
+    others = [fetcher(settings) for _ in range(3)]
+    async with asyncio.timeout(20):
+        assert (
+            await asyncio.gather(*(one.local(config(origin.url)) for one in (serving, *others)))
+            == [local] * 4
+        )
+    assert len(origin.asked) == 2
+    assert await fetched(settings, origin.url) == CONTENT
+    origin.content, origin.etag = bytes(MIB), '"2"'
+    small = dataclasses.replace(settings, model_cache_mib=1)
+    said = await refused(small, origin.url, hashlib.sha256(origin.content).hexdigest())
+    assert "do not fit into the model cache" in said  # nobody may evict what they hold
+
+
+async def test_what_is_served_now_is_not_read_again(settings: Settings, origin: Origin) -> None:
+    local = await fetcher(settings).local(config(origin.url))
+    damage(settings, "four bytes changed")
+    assert await fetcher(settings, local).local(config(origin.url)) == local
     assert len(origin.asked) == 1
 
 
