@@ -4,13 +4,15 @@ A container that ends is started again, and the mounted configuration may be a m
 which lives as long as the pod, says what the server before has done.
 """
 
+import errno
 import os
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from mcp2026.runtime.ending.report import Report, killed_in_drain, served_nothing
+from mcp2026.runtime.ending.report import Report, end_unknown, killed_in_drain, served_nothing
 
 FILE = "ending.json"
 
@@ -37,6 +39,12 @@ class Record(msgspec.Struct, frozen=True):
     """From Drained on."""
 
 
+class Damaged(NamedTuple):
+    """A record that nothing can be read from. There was one, so the model is stopped."""
+
+    problem: str
+
+
 class Todo(StrEnum):
     """What a server that starts does."""
 
@@ -48,16 +56,19 @@ class Todo(StrEnum):
     PARK = "Park"
 
 
-def first_step(record: Record | None, stopped_revision: int | None) -> tuple[Todo, Report | None]:
+def first_step(record: Record | Damaged | None, stopped_revision: int | None) -> tuple[Todo, Report | None]:
     """Return what a server does that finds `record`, and what it reports.
 
     `stopped_revision`: that of its configuration, if this says that the model is stopped. It cannot be taken
-    back, so a record counts whatever the configuration says.
+    back, so a record counts whatever the configuration says. Of one that is damaged no more is known than
+    that the end had begun: the log is archived, perhaps once more and then to the same place.
     """
     if record is None:
         if stopped_revision is None:
             return Todo.SERVE, None
         return Todo.ARCHIVE, served_nothing(stopped_revision)
+    if isinstance(record, Damaged):
+        return Todo.ARCHIVE, end_unknown(stopped_revision or 0, record.problem)
     report = record.report or killed_in_drain(record.revision)
     match record.step:
         case Step.DRAINING | Step.DRAINED:
@@ -68,11 +79,11 @@ def first_step(record: Record | None, stopped_revision: int | None) -> tuple[Tod
             return Todo.REPORT, report
 
 
-def read(folder: Path) -> Record | None:
+def read(folder: Path) -> Record | Damaged | None:
     """Return what is recorded in `folder`; None where nothing is.
 
     Raises:
-        OSError: it cannot be read, or is no record.
+        OSError: the folder is none, or not for this user.
 
     """
     try:
@@ -80,7 +91,11 @@ def read(folder: Path) -> Record | None:
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
-        raise OSError(f"{folder / FILE} is no record: {error}") from error
+        return Damaged(str(error))
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return Damaged("the disk cannot read it")
 
 
 def write(record: Record, folder: Path) -> None:

@@ -68,6 +68,12 @@ def killed_in_drain(revision: int) -> Report:
     return Report(EXIT_NOT_DRAINED, Reason.DRAIN_INCOMPLETE, message, revision, served=True)
 
 
+def end_unknown(revision: int, problem: str) -> Report:
+    """Return the report about a server of which no more is known than that its end had begun."""
+    message = f"the server's record is damaged ({problem}), so its end is not known: requests may be cut off"
+    return Report(EXIT_NOT_DRAINED, Reason.DRAIN_INCOMPLETE, message, revision, served=True)
+
+
 def archived(report: Report, place: str, sha256: str) -> Report:
     """Return `report` with the archive of its log."""
     return msgspec.structs.replace(report, archive=place, archive_sha256=sha256)

@@ -11,7 +11,7 @@ from mcp2026.api.names import MODELS_DIRECTORY
 from mcp2026.runtime.dataset.stores.locations import FilePlace, S3Place, Surroundings, parse_target
 from mcp2026.runtime.ending import record, report
 from mcp2026.runtime.ending.log_copy import LogCopy, LogFiles
-from mcp2026.runtime.ending.record import Record, Step, Todo
+from mcp2026.runtime.ending.record import Damaged, Record, Step, Todo
 from mcp2026.runtime.ending.report import Report
 from mcp2026.runtime.errors import StartupError
 from mcp2026.runtime.settings import Settings
@@ -52,14 +52,24 @@ class ServerEnd:
         """Return what this server does, by what the one before it has left.
 
         Raises:
-            StartupError: the record cannot be read.
+            StartupError: the folder is none, or not for this user.
 
         """
         stopped = next((one.revision for one in self._settings.models if one.stopped is True), None)
         try:
             found = None if self._folder is None else record.read(self._folder)
         except OSError as error:
-            raise StartupError(f"--ending-directory: {error}") from error
+            raise StartupError(
+                f"--ending-directory {self._folder}: {record.FILE} cannot be read: {error.strerror}. "
+                "Give a folder that this user may read and write"
+            ) from error
+        if isinstance(found, Damaged):
+            log.error(
+                "%s is damaged: %s. It was begun when the model was stopped, so nothing is served; "
+                "the log is archived, and the end is reported as not known",
+                Path(str(self._folder), record.FILE),
+                found.problem,
+            )
         todo, told = record.first_step(found, stopped)
         if todo is Todo.PARK:
             log.info("the model is stopped and that was reported; this server waits to be removed")

@@ -184,6 +184,22 @@ def test_one_that_was_killed_in_its_drain_is_reported_by_the_next_one(pod: Pod) 
     assert any("loading model" in line for line in pod.archived())
 
 
+def test_a_damaged_record_loses_neither_the_log_nor_the_report(pod: Pod) -> None:
+    first = pod.serve()
+    pod.configure(2, stopped=True)
+    assert first.wait() == 0
+    before = pod.archived()
+    (pod.folder / "ending" / "ending.json").write_bytes(b"\0" * 100)
+    pod.configure(1)
+    second = pod.start()
+    assert second.wait() == 1
+    assert any("ending.json is damaged" in line["message"] for line in second.log)
+    assert not any("loading" in line["message"] for line in second.log)
+    assert "record is damaged" in pod.report()["message"]
+    assert pod.archived()[: len(before)] == before
+    pod.start().wait_for_log(lambda line: "live and not ready" in line["message"])
+
+
 def test_a_place_that_cannot_be_written_has_its_own_code(
     pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

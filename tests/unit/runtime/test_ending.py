@@ -80,14 +80,43 @@ def test_without_a_record_the_configuration_decides() -> None:
     assert first_step(None, 9) == (Todo.ARCHIVE, served_nothing(9))
 
 
-def test_a_record_is_read_as_it_was_written_and_one_that_is_broken_is_an_error(tmp_path: Path) -> None:
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert record.read(tmp_path) is None
     for step in Step:
         record.write(Record(step, 7, DONE), tmp_path)
         assert record.read(tmp_path) == Record(step, 7, DONE)
     assert [path.name for path in tmp_path.iterdir()] == [record.FILE]
-    (tmp_path / record.FILE).write_text("{")
-    with pytest.raises(OSError, match="is no record"):
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\0" * 300,
+        b"[1]",
+        b'{"step":"Reporte!","revision":7}',
+        b'{"step":"Draining","revision":1e400}',
+        b'{"step":"\xff","revision":7}',
+        b'{"step":"Reported","revision":7,"report":{"exit_code":-1}}',
+    ],
+    ids=["empty", "cut short", "zeros", "another form", "a step", "a number", "no text", "a report"],
+)
+@pytest.mark.parametrize("says_stopped", [None, 9], ids=["old configuration", "configuration says stopped"])
+def test_after_a_damaged_record_the_log_is_archived_and_the_end_is_not_known(
+    tmp_path: Path, content: bytes, says_stopped: int | None
+) -> None:
+    (tmp_path / record.FILE).write_bytes(content)
+    todo, told = first_step(record.read(tmp_path), says_stopped)
+    assert todo is Todo.ARCHIVE
+    assert told is not None
+    assert (told.exit_code, told.reason, told.revision) == (1, Reason.DRAIN_INCOMPLETE, says_stopped or 0)
+    assert "record is damaged" in told.message
+
+
+def test_a_record_that_is_not_for_this_user_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / record.FILE).mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
         record.read(tmp_path)
 
 
