@@ -3,6 +3,7 @@
 One immutable document per revision. In a cluster it is a ConfigMap mounted into the pod, locally a file.
 """
 
+import json
 import math
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
@@ -173,6 +174,17 @@ def single_version(path: str, batching: Batching) -> ServingConfig:
     )
 
 
+def as_utf8(document: bytes) -> bytes:
+    """Return JSON as UTF-8 without a byte order mark, which editors of Windows write, in UTF-16 as well.
+
+    Raises:
+        UnicodeDecodeError: it begins like UTF-16 or UTF-32, and is not.
+
+    """
+    encoding = json.detect_encoding(document)
+    return document if encoding == "utf-8" else document.decode(encoding).encode()
+
+
 def decode_serving_config(document: bytes) -> ServingConfig:
     """Parse a serving configuration from JSON.
 
@@ -181,8 +193,8 @@ def decode_serving_config(document: bytes) -> ServingConfig:
 
     """
     try:
-        decoded = msgspec.json.decode(document)
-    except msgspec.DecodeError as error:  # a number that no double holds is one too
+        decoded = msgspec.json.decode(as_utf8(document))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a number that no double holds is one too
         raise InvalidResourceError("serving configuration", str(error), "one JSON object") from error
     except RecursionError as error:
         raise InvalidResourceError(

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from mcp2026.api.errors import InvalidResourceError, SettingsError
-from mcp2026.api.serving import ServingConfig, decode_serving_config
+from mcp2026.api.serving import ServingConfig, as_utf8, decode_serving_config
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.fetching.errors import FetchError
 from mcp2026.runtime.revisions.newest import Newest
@@ -118,7 +118,7 @@ class Follower:
         revision = None
         try:
             config = decode_serving_config(document)
-            numbered = "revision" in msgspec.json.decode(document)
+            numbered = "revision" in msgspec.json.decode(as_utf8(document))
             revision = config.revision if numbered else None
             self._check_stopped(config)
             if revision is not None and revision < self._live:

@@ -140,6 +140,13 @@ def test_names_are_printable_and_one_segment_of_a_path(name: str) -> None:
     assert decode_serving_config(json.dumps(document).encode()).model == name
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_a_document_in_what_an_editor_of_windows_writes_is_read(encoding: str) -> None:
+    document = {"model": "modèle", "versions": [{"versionId": "1", "path": "a"}]}
+    config = decode_serving_config(json.dumps(document, ensure_ascii=False).encode(encoding))
+    assert config == decode_serving_config(json.dumps(document).encode())
+
+
 @pytest.mark.parametrize("path", ["models/a\nb.onnx", "/", "", "é" * 126 + ".onnx"])
 def test_a_file_whose_name_cannot_be_a_model_is_refused(path: str) -> None:
     with pytest.raises(InvalidResourceError, match="printable characters other than /"):
@@ -156,8 +163,14 @@ def test_a_bad_document_is_refused_with_field_and_range(change: dict[str, Any], 
 
 @pytest.mark.parametrize(
     "document",
-    [b"", b"{", b'{"revision": 1e400}', b"[" * 100_000, b"\xff", b'{"model": "\\ud800"}'],
-    ids=["empty", "cut short", "a number that no double holds", "nested", "no UTF-8", "half a character"],
+    [
+        *(b"", b"{", b'{"revision": 1e400}', b"[" * 100_000, b"\xff", b'{"model": "\\ud800"}'),
+        *(b"\xef\xbb\xbf", b"\xff\xfe{", b"\xff\xfe\x00\xd8"),
+    ],
+    ids=[
+        *("empty", "cut short", "a number that no double holds", "nested", "no UTF-8", "half a character"),
+        *("a mark and nothing", "half a byte pair", "half a character of UTF-16"),
+    ],
 )
 def test_what_is_no_json_is_refused(document: bytes) -> None:
     with pytest.raises(InvalidResourceError, match="one JSON object"):

@@ -140,6 +140,14 @@ async def test_a_document_without_a_number_is_the_next_revision_if_it_says_somet
     assert workers.models["model"].versions[0].weight == 50
 
 
+async def test_a_document_with_a_byte_order_mark_is_followed() -> None:
+    workers = Workers()
+    async with followed(workers) as (mailbox, told):
+        mailbox.put(b"\xef\xbb\xbf" + document(4, 80))
+        await told.until(2)
+    assert told.standings == [Standing(1), Standing(4)]
+
+
 async def test_an_older_revision_is_never_taken() -> None:
     workers = Workers()
     async with followed(workers) as (mailbox, told):
