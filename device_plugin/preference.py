@@ -9,6 +9,7 @@ from mcp2026.api.gpu_sharing import SharingMode
 from mcp2026.device_plugin.devices import Snapshot
 from mcp2026.device_plugin.reservations import matching_reservation, open_reservations
 from mcp2026.topology.errors import NoSuchDevicesError, NoSuchSetError
+from mcp2026.topology.mig.choice import CutGpu, choose_mig
 from mcp2026.topology.mig.tables import geometry_of
 from mcp2026.topology.score import Circumstances, best_gpu_set
 from mcp2026.topology.sharing import (
@@ -16,7 +17,6 @@ from mcp2026.topology.sharing import (
     Packing,
     SharedGpus,
     choose_memory,
-    choose_mig,
     choose_shares,
 )
 
@@ -110,13 +110,33 @@ def _memory(
 def _mig_devices(
     snapshot: Snapshot, available: Sequence[str], must_include: Sequence[str], size: int
 ) -> Preference:
-    profiles = {}
-    for uuid in snapshot.mig_instances:
-        gpu = snapshot.machine.gpus[snapshot.positions[uuid]]
+    """Choose by the extender's rule: what is held or promised, of whatever profile, is gone."""
+    degraded = _degraded(snapshot)
+    gpus = {}
+    for uuid, instances in snapshot.mig_instances.items():
+        place = snapshot.positions[uuid]
+        gpu = snapshot.machine.gpus[place]
         geometry = geometry_of(gpu.product, gpu.memory_mib)
-        profiles[uuid] = geometry.profiles if geometry is not None else ()
-    held = snapshot.holdings.keys()
-    return _of(choose_mig(snapshot.mig_instances, profiles, held, available, must_include, size))
+        gpus[place] = CutGpu(instances, geometry, place in snapshot.graph.degraded or place in degraded)
+    choice = choose_mig(gpus, snapshot.holdings.keys() | _promised(snapshot), available, must_include, size)
+    reason = f"the GPUs lose least of what could be made of them: {choice.lost} memory slices"
+    return Preference(choice.ids, reason, "scored")
+
+
+def _promised(snapshot: Snapshot) -> set[str]:
+    """Return the devices of all resources that are reserved for containers that hold none of them yet."""
+    resources = {
+        resource
+        for reservation in snapshot.reservations
+        for given in reservation.assignment.values()
+        for resource in given
+    }
+    return {
+        device
+        for resource in resources
+        for _, _, devices in open_reservations(snapshot.reservations, snapshot.held_by_container, resource)
+        for device in devices
+    }
 
 
 def _shared_gpus(snapshot: Snapshot) -> SharedGpus:

@@ -57,6 +57,7 @@ def node_gpus(
         parts={resource: tuple(found) for resource, found in parts.items()},
         promised_parts=+promised_parts,
         products=topology.products,
+        cut=topology.cut,
         tenants=_tenants(topology, pods) if topology.parts else (),
     )
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mcp2026.api.gpu_devices import DeviceId, DeviceKind
-from mcp2026.scheduler_extender.parts_placement import PlacedParts, place_parts
+from mcp2026.scheduler_extender.parts_placement import Avoided, Parts, PlacedParts, place_parts
 from mcp2026.scheduler_extender.preferences import NO_PREFERENCES, Preferences
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import BestSet, ScoreMemo
 from mcp2026.scheduler_extender.snapshot import NodeGpus
+from mcp2026.topology.mig.choice import MigChoice, choose_mig
 
 Key = tuple[int, ...]
 """Compares choices for one demand: the greater, the better."""
@@ -21,9 +22,8 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PartsChoice:
-    """What each container gets, how many that are of each GPU, and the terms by which choices compare."""
+    """How many units of each GPU are taken, and the terms by which choices compare."""
 
-    placed: PlacedParts
     units: Mapping[int, int]
     terms: tuple[tuple[str, int], ...]
 
@@ -45,7 +45,7 @@ def best_key(
         if demand.kind is DeviceKind.GPU:
             key += best_whole(gpus, demand, memo, preferences).key
         else:
-            key += choose_parts(gpus, demand, preferences).key
+            key += _key_of_parts(gpus, demand, memo, preferences)
     return key
 
 
@@ -65,11 +65,18 @@ def unpromised(gpus: NodeGpus, memo: ScoreMemo) -> tuple[int, ...]:
     return free
 
 
+def _key_of_parts(gpus: NodeGpus, demand: Demand, memo: ScoreMemo, preferences: Preferences) -> Key:
+    against = tuple(sorted(preferences.against_parts(gpus, demand).items()))
+    asked = gpus.state, demand.resource, demand.units, demand.containers, against
+    return memo.recall(asked, lambda: choose_parts(gpus, demand, preferences).key)
+
+
 def choose_parts(gpus: NodeGpus, demand: Demand, preferences: Preferences = NO_PREFERENCES) -> PartsChoice:
     """Return what to take for `demand` of GPUs that are sold in parts.
 
     First, GPUs that keep the promise and that no pods of the other kind of QoS are on. Of nodes that fit, the
-    one is better on whose GPUs less is left: large requests find room elsewhere.
+    one is better on whose GPUs less is left: large requests find room elsewhere. MIG devices before that go
+    where least is lost of what the GPUs could be cut into.
 
     Raises:
         ValueError: the node does not fit the demand.
@@ -77,22 +84,44 @@ def choose_parts(gpus: NodeGpus, demand: Demand, preferences: Preferences = NO_P
     """
     parts = gpus.parts.get(demand.resource, ())
     against = preferences.against_parts(gpus, demand)
-    placed = place_parts(demand, parts, against)
-    if placed is None:
-        raise ValueError(f"{demand} does not fit")
-    taken: Counter[int] = Counter()
-    for units in placed.values():
-        taken.update(units)
+    if demand.kind is DeviceKind.MIG:
+        chosen = _mig_devices(gpus, demand, against)
+        taken = sum((Counter(choice.units) for choice in chosen.values()), Counter[int]())
+        own = ("mig-capacity-lost", -sum(choice.lost for choice in chosen.values()))
+    else:
+        taken = sum(map(Counter, _placed(demand, parts, against).values()), Counter[int]())
+        own = ("shares-of-one-gpu", -max(taken.values()) if demand.kind is DeviceKind.SHARE else 0)
     left = sum(part.free - taken[part.position] for part in parts if taken[part.position])
-    most = max(taken.values()) if demand.kind is DeviceKind.SHARE else 0
     mine = [against[position] for position in taken if position in against]
     terms = (
         ("slo-shortfall", -max((excess for excess, _ in mine), default=0)),
         ("other-qos-on-gpus", -sum(others for _, others in mine)),
-        ("shares-of-one-gpu", -most),
+        own,
         ("left-on-these-gpus", -left),
     )
-    return PartsChoice(placed, taken, terms)
+    return PartsChoice(taken, terms)
+
+
+def _placed(demand: Demand, parts: tuple[Parts, ...], against: Avoided) -> PlacedParts:
+    placed = place_parts(demand, parts, against)
+    if placed is None:
+        raise ValueError(f"{demand} does not fit")
+    return placed
+
+
+def _mig_devices(gpus: NodeGpus, demand: Demand, against: Avoided) -> dict[str, MigChoice]:
+    """Return the MIG devices of each container, chosen by the device plugin's rule, the greatest first."""
+    free = [name for part in gpus.parts.get(demand.resource, ()) for name in part.devices]
+    if demand.units > len(free):
+        raise ValueError(f"{demand} does not fit")
+    to_be_had = gpus.free_mig_devices
+    held = {each.uuid for gpu in gpus.cut.values() for each in gpu.instances if each.uuid not in to_be_had}
+    chosen: dict[str, MigChoice] = {}
+    for container, units in _greatest_first(demand) or [("", demand.units)]:
+        chosen[container] = choice = choose_mig(gpus.cut, held, free, [], units, against)
+        held.update(choice.ids)
+        free = [name for name in free if name not in choice.ids]
+    return chosen
 
 
 def assignment_for(
@@ -120,13 +149,12 @@ def assignment_for(
 def _devices_for(
     gpus: NodeGpus, demand: Demand, memo: ScoreMemo, preferences: Preferences
 ) -> dict[str, tuple[str, ...]]:
-    greatest_first = sorted(demand.containers, key=lambda asked: -asked[1])
     if demand.kind is DeviceKind.GPU:
         if len(unpromised(gpus, memo)) < demand.units:
             raise ValueError(f"{demand} does not fit")
         pool = best_whole(gpus, demand, memo, preferences).gpus
         found = {}
-        for container, units in greatest_first:
+        for container, units in _greatest_first(demand):
             mine = memo.best(gpus, pool, units).gpus
             pool = tuple(gpu for gpu in pool if gpu not in mine)
             found[container] = tuple(gpus.uuids[gpu] for gpu in mine)
@@ -135,9 +163,13 @@ def _devices_for(
 
 
 def _names_of_parts(gpus: NodeGpus, demand: Demand, preferences: Preferences) -> dict[str, tuple[str, ...]]:
-    free = {part.position: list(part.devices) for part in gpus.parts.get(demand.resource, ())}
+    parts = gpus.parts.get(demand.resource, ())
+    against = preferences.against_parts(gpus, demand)
+    if demand.kind is DeviceKind.MIG:
+        return {container: choice.ids for container, choice in _mig_devices(gpus, demand, against).items()}
+    free = {part.position: list(part.devices) for part in parts}
     found: dict[str, tuple[str, ...]] = {}
-    for container, mine in choose_parts(gpus, demand, preferences).placed.items():
+    for container, mine in _placed(demand, parts, against).items():
         names: list[str] = []
         for position, units in mine.items():
             if demand.kind is DeviceKind.MEMORY:
@@ -152,3 +184,7 @@ def _names_of_parts(gpus: NodeGpus, demand: Demand, preferences: Preferences) ->
 def _gib_of(uuid: str, count: int) -> list[str]:
     """Return the names of `count` GiB of a GPU: which of them is of no account."""
     return [str(DeviceId(uuid, DeviceKind.MEMORY, number)) for number in range(count)]
+
+
+def _greatest_first(demand: Demand) -> list[tuple[str, int]]:
+    return sorted(demand.containers, key=lambda asked: -asked[1])

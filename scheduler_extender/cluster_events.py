@@ -28,6 +28,9 @@ from mcp2026.scheduler_extender.request import Demand, demands_of, memory_asked,
 from mcp2026.topology.affinity import AffinityGraph, affinity_graph
 from mcp2026.topology.errors import MachineFormatError
 from mcp2026.topology.machine import machine_from_topology
+from mcp2026.topology.mig.choice import CutGpu
+from mcp2026.topology.mig.geometry import MigInstance
+from mcp2026.topology.mig.tables import geometry_of
 
 
 class Kind(StrEnum):
@@ -138,7 +141,8 @@ class ObservedTopology:
 
     `unhealthy` are positions in `graph`, `holders` the positions that each pod (``namespace/name``) holds
     whole. `not_whole` are positions that are shared, or that are sold as nothing at present; `parts` are
-    those that are shared and offer something. `products` names each GPU's product.
+    those that are shared and offer something. `products` names each GPU's product; `cut` has those that are
+    sold as MIG devices.
     """
 
     name: str
@@ -151,6 +155,7 @@ class ObservedTopology:
     not_whole: frozenset[int] = frozenset()
     parts: tuple[ObservedParts, ...] = ()
     products: tuple[str, ...] = ()
+    cut: Mapping[int, CutGpu] = field(default_factory=dict)
     problem: str = ""
 
     @property
@@ -283,11 +288,20 @@ def observe_topology(resource: dict[str, Any]) -> ObservedTopology:
         not_whole=frozenset(place for place, gpu in enumerate(gpus) if not _sold_as(gpu, "Exclusive")),
         parts=tuple(part for place, gpu in enumerate(gpus) for part in _parts(place, gpu)),
         products=tuple(gpu.product for gpu in gpus),
+        cut={place: _cut(gpu) for place, gpu in enumerate(gpus) if _sold_as(gpu, "MIG")},
     )
 
 
 def _sold_as(gpu: GpuStatus, *modes: SharingMode) -> bool:
     return gpu.sharing.mode in modes and gpu.sharing.state == "Active"
+
+
+def _cut(gpu: GpuStatus) -> CutGpu:
+    instances = (
+        MigInstance(device.uuid, device.profile, device.start, device.size, 0, 0, device.memory_mi_b)
+        for device in gpu.mig_devices
+    )
+    return CutGpu(tuple(instances), geometry_of(gpu.product, gpu.memory_mi_b), gpu.health == "Degraded")
 
 
 def _parts(position: int, gpu: GpuStatus) -> Iterator[ObservedParts]:

@@ -1,4 +1,7 @@
-"""Of which GPU does each container of a pod get its shares, GiB or MIG devices? Pure."""
+"""Of which GPU does each container of a pod get its shares or GiB, and is there room for MIG devices? Pure.
+
+Which MIG devices they are is chosen by `topology.mig.choice`, as the device plugin chooses them.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -30,13 +33,20 @@ PlacedParts = Mapping[str, Mapping[int, int]]
 """Container → position of the GPU → units. What only an init container asks for goes by an empty name."""
 
 
+def has_room(demand: Demand, parts: Iterable[Parts]) -> bool:
+    """Tell whether `demand` fits into what is free of `parts`."""
+    if demand.kind is DeviceKind.MIG:
+        return demand.units <= sum(part.free for part in parts)
+    return place_parts(demand, parts) is not None
+
+
 def place_parts(demand: Demand, parts: Iterable[Parts], avoid: Avoided = NOTHING) -> PlacedParts | None:
-    """Return how many units of which GPU each container gets; None if they do not fit.
+    """Return how many shares or GiB of which GPU each container gets; None if they do not fit.
 
     The greatest container first. From one GPU where they must come from one: where least is left, which keeps
-    room for large requests. Else MIG devices from the fullest GPUs, and shares one of each GPU as far as that
-    goes, the fullest first, which keeps idle GPUs idle. With the few containers of a pod this finds a way if
-    there is one, and it is how devices are then chosen, so what is promised can be kept.
+    room for large requests. Else one of each GPU as far as that goes, the fullest first, which keeps idle
+    GPUs idle. With the few containers of a pod this finds a way if there is one, and it is how devices are
+    then chosen, so what is promised can be kept.
 
     Before all that, GPUs go by `avoid`, the least first. Where that leaves no way, it counts nothing.
     """
@@ -52,7 +62,7 @@ def _placed(demand: Demand, parts: tuple[Parts, ...], avoid: Avoided) -> PlacedP
         mine = _of_one_gpu(by_position, left, units, avoid)
         if mine is None and demand.kind is not DeviceKind.MEMORY:
             apart = {position: left[position] for position, part in by_position.items() if not part.together}
-            mine = _of_several(apart, units, avoid, one_each=demand.kind is DeviceKind.SHARE)
+            mine = _of_several(apart, units, avoid)
         if mine is None:
             return None
         for position, count in mine.items():
@@ -74,18 +84,15 @@ def _order(free: Mapping[int, int], avoid: Avoided) -> Callable[[int], tuple[tup
     return lambda position: (avoid.get(position, (0, 0)), free[position], position)
 
 
-def _of_several(
-    free: Mapping[int, int], units: int, avoid: Avoided, *, one_each: bool
-) -> dict[int, int] | None:
+def _of_several(free: Mapping[int, int], units: int, avoid: Avoided) -> dict[int, int] | None:
     if sum(free.values()) < units:
         return None
     left = dict(free)
     taken: dict[int, int] = {}
     while units:
         for position in sorted(left, key=_order(free, avoid)):
-            count = min(units, left[position], 1 if one_each else units)
-            if count:
-                left[position] -= count
-                taken[position] = taken.get(position, 0) + count
-                units -= count
+            if units and left[position]:
+                left[position] -= 1
+                taken[position] = taken.get(position, 0) + 1
+                units -= 1
     return taken

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.cluster_events import ObservedBudget, ObservedPod
-from mcp2026.scheduler_extender.parts_placement import Parts, place_parts
+from mcp2026.scheduler_extender.parts_placement import Parts, has_room
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.topology.affinity import AffinityGraph
+from mcp2026.topology.mig.choice import CutGpu
 
 
 class Tenants(NamedTuple):
@@ -33,8 +34,8 @@ class NodeGpus:
     for, how many it still lacks, greatest first: these are taken, though not yet known which.
     `promised_parts` is the same of parts, by resource.
 
-    `products` names each GPU's product; `tenants` counts the pods on each GPU, and is empty where none is
-    sold in parts.
+    `products` names each GPU's product; `cut` has those that are sold as MIG devices; `tenants` counts the
+    pods on each GPU, and is empty where none is sold in parts.
     """
 
     graph: AffinityGraph
@@ -48,6 +49,7 @@ class NodeGpus:
     parts: Mapping[str, tuple[Parts, ...]] = field(default_factory=dict)
     promised_parts: Mapping[str, int] = field(default_factory=dict)
     products: tuple[str, ...] = ()
+    cut: Mapping[int, CutGpu] = field(default_factory=dict)
     tenants: tuple[Tenants, ...] = ()
     free: tuple[int, ...] = field(init=False)
     """Healthy, sold whole and held by nobody, ascending; may include GPUs promised to pods that start."""
@@ -73,6 +75,9 @@ class NodeGpus:
                 for name in self.parts
             }
             state += f" {counts} {dict(self.promised_parts)} {[tuple(each) for each in self.tenants]}"
+        if self.cut:
+            free_devices = self.free_mig_devices
+            state += f" {[(place, gpu.layout(free_devices)) for place, gpu in self.cut.items()]}"
         object.__setattr__(self, "state", state)
         object.__setattr__(self, "room", self._describe_room())
         object.__setattr__(self, "words", f"{self.room} {self.state} {self.indices}")
@@ -81,6 +86,17 @@ class NodeGpus:
     def total(self) -> int:
         """How many GPUs the node sells whole, in whatever state."""
         return len(self.graph) - len(self.not_whole)
+
+    @property
+    def free_mig_devices(self) -> frozenset[str]:
+        """The UUIDs of the MIG devices that are free, of all profiles."""
+        return frozenset(
+            device
+            for those in self.parts.values()
+            for part in those
+            if part.position in self.cut
+            for device in part.devices
+        )
 
     @property
     def healthy(self) -> int:
@@ -96,7 +112,7 @@ class NodeGpus:
         if demand.kind is DeviceKind.GPU:
             return demand.units <= self.available
         parts = self.parts.get(demand.resource, ())
-        return demand.units <= self.free_parts(demand.resource) and place_parts(demand, parts) is not None
+        return demand.units <= self.free_parts(demand.resource) and has_room(demand, parts)
 
     def could_fit(self, demand: Demand) -> bool:
         """Tell whether there would be room for `demand` if every pod went."""
@@ -107,7 +123,7 @@ class NodeGpus:
             for part in self.parts.get(demand.resource, ())
             if part.position not in self.unhealthy
         ]
-        return place_parts(demand, empty) is not None
+        return has_room(demand, empty)
 
     def free_parts(self, resource: str) -> int:
         """Return how many parts of `resource` are free, less those that starting pods will take."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mcp2026.scheduler_extender.parts_placement import Parts, place_parts
+from mcp2026.scheduler_extender.parts_placement import Parts, has_room
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.victims import LOWEST_PRIORITY, Occupant
 
@@ -76,4 +76,4 @@ def _fits(demand: Demand, free: Sequence[Parts], victims: Iterable[PartsHolder])
     for holder in victims:
         freed.update(holder.units)
     room = [replace(part, free=part.free + freed[part.position]) for part in free]
-    return place_parts(demand, room) is not None
+    return has_room(demand, room)

@@ -1,4 +1,4 @@
-"""Which parts of shared GPUs should a container get: shares, GiB of memory, MIG devices?
+"""Which parts of shared GPUs should a container get: shares, or GiB of memory? MIG: `mig/choice.py`.
 
 Pure, over the machine and the ids that the kubelet offers (`mcp2026.api.gpu_devices`). Nothing here fails for
 what is offered: where a wish cannot be met the best that is there is taken, and the choice says so.
@@ -14,8 +14,6 @@ from mcp2026.topology.affinity import AffinityGraph
 from mcp2026.topology.bands import NOTHING_KNOWN, Circumstances
 from mcp2026.topology.errors import NoSuchDevicesError
 from mcp2026.topology.machine import Machine
-from mcp2026.topology.mig.capacity import Occupancy, capacity
-from mcp2026.topology.mig.geometry import MigInstance, MigProfile
 from mcp2026.topology.score import best_gpu_set
 
 
@@ -142,71 +140,6 @@ def choose_memory(
     for uuid in fullest_first:
         taken += by_gpu[uuid][: size - len(taken)]
     return DeviceChoice(tuple(taken), "no GPU has so many units free: several", as_wished=False)
-
-
-def choose_mig(
-    instances: Mapping[str, Sequence[MigInstance]],
-    profiles: Mapping[str, Sequence[MigProfile]],
-    in_use: Collection[str],
-    available: Sequence[str],
-    must_include: Sequence[str],
-    size: int,
-    *,
-    distinct: bool = False,
-) -> DeviceChoice:
-    """Return `size` MIG devices (UUIDs) whose GPUs lose least by it.
-
-    `instances` and `profiles` are by UUID of the GPU, `in_use` has the UUIDs of MIG devices that are held. A
-    device that is held cannot be cut anew, so each costs what the planner could still make of its GPU: that
-    is least on a GPU that is broken up already. With `distinct` each is of another GPU as far as there are
-    GPUs, so that one fault ends one device.
-
-    Raises:
-        NoSuchDevicesError: fewer than `size` are there, more must be included, or one is not in `instances`.
-
-    """
-    gpu_of = {each.uuid: gpu for gpu, those in instances.items() for each in those}
-    place_of = {each.uuid: (gpu, each.start) for gpu, those in instances.items() for each in those}
-    offered = list(dict.fromkeys([*must_include, *available]))
-    if unknown := [uuid for uuid in offered if uuid not in gpu_of]:
-        raise NoSuchDevicesError(f"not of this machine: {', '.join(unknown)}")
-    _check_number(offered, must_include, size)
-    taken = list(dict.fromkeys(must_include))
-    while len(taken) < size:
-        left = [uuid for uuid in offered if uuid not in taken]
-        used = Counter(gpu_of[uuid] for uuid in taken)
-        if distinct:
-            fewest = min(used[gpu_of[uuid]] for uuid in left)
-            left = [uuid for uuid in left if used[gpu_of[uuid]] == fewest]
-        taken.append(
-            min(
-                left,
-                key=lambda uuid: (
-                    _mig_loss(instances[gpu_of[uuid]], profiles[gpu_of[uuid]], {*in_use, *taken}, uuid),
-                    place_of[uuid],
-                ),
-            )
-        )
-    spread = len({gpu_of[uuid] for uuid in taken}) == len(taken)
-    return DeviceChoice(
-        tuple(taken), "where the GPUs lose least that could be made of them", as_wished=spread or not distinct
-    )
-
-
-def _mig_loss(
-    instances: Sequence[MigInstance], profiles: Sequence[MigProfile], held: Collection[str], uuid: str
-) -> int:
-    """Return the capacity that the GPU loses if the device `uuid` is held too, in weighted memory slices."""
-    by_name = {profile.name: profile for profile in profiles}
-
-    def occupancy(uuids: Collection[str]) -> Occupancy:
-        taken = Occupancy()
-        for instance in instances:
-            if instance.uuid in uuids and instance.profile in by_name:
-                taken = taken.with_instance(by_name[instance.profile], instance.start)
-        return taken
-
-    return capacity(profiles, occupancy(held)) - capacity(profiles, occupancy({*held, uuid}))
 
 
 def _best_gpus(

@@ -1,4 +1,4 @@
-"""What still fits on a GPU, and where one more instance costs later requests least.
+"""What still fits on a GPU, and what that is worth to later requests.
 
 Memory slices are bitmasks; a GPU has at most 8, so everything is tried.
 """
@@ -86,20 +86,3 @@ def capacity(
         if weight:
             total += weight * profile.size * room(profiles, profile, occupancy)
     return total
-
-
-def best_start(
-    profiles: Sequence[MigProfile],
-    profile: MigProfile,
-    occupancy: Occupancy,
-    mix: Mapping[str, int] | None = None,
-) -> int | None:
-    """Return where an instance of `profile` costs later requests least; None: it fits nowhere.
-
-    Of equal places the highest is taken, so that small instances gather at one end.
-    """
-
-    def left(start: int) -> tuple[int, int]:
-        return capacity(profiles, occupancy.with_instance(profile, start), mix), start
-
-    return max(starts_left(profiles, profile, occupancy), key=left, default=None)

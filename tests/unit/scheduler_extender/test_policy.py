@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp2026.api.gpu_devices import DeviceKind
-from mcp2026.api.names import GPU_MEMORY_RESOURCE, GPU_SHARED_RESOURCE, MIG_RESOURCE_PREFIX, MODEL_LABEL
+from mcp2026.api.names import GPU_MEMORY_RESOURCE, GPU_SHARED_RESOURCE, MODEL_LABEL
 from mcp2026.api.scheduling_context import QosClass
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.choosing import best_key, choose_parts
@@ -390,14 +390,12 @@ def test_nodes_are_ranked_as_by_trying_all_sets(
     st.lists(st.integers(0, 6), min_size=1, max_size=4),
     st.lists(st.integers(1, 5), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=4, max_size=4),
-    st.sampled_from([DeviceKind.MEMORY, DeviceKind.SHARE, DeviceKind.MIG]),
+    st.sampled_from([DeviceKind.MEMORY, DeviceKind.SHARE]),
 )
 def test_what_speaks_against_gpus_never_takes_the_last_place_away(
     free: list[int], asked: list[int], against: list[tuple[int, int]], kind: DeviceKind
 ) -> None:
-    resource = {DeviceKind.MEMORY: GPU_MEMORY_RESOURCE, DeviceKind.SHARE: GPU_SHARED_RESOURCE}.get(
-        kind, f"{MIG_RESOURCE_PREFIX}1g.10gb"
-    )
+    resource = {DeviceKind.MEMORY: GPU_MEMORY_RESOURCE, DeviceKind.SHARE: GPU_SHARED_RESOURCE}[kind]
     parts = [Parts(place, 6, count, together=kind is DeviceKind.MEMORY) for place, count in enumerate(free)]
     demand = Demand(resource, kind, sum(asked), tuple((f"c{n}", units) for n, units in enumerate(asked)))
     plain = place_parts(demand, parts)

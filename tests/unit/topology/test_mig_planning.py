@@ -1,7 +1,7 @@
 """MIG layouts: what fits, where it goes, and the shortest way there, beside a plain search of everything."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -15,7 +15,7 @@ from mcp2026.topology.errors import (
     UnknownMigProfileError,
 )
 from mcp2026.topology.machine import machine_from_file
-from mcp2026.topology.mig.capacity import Occupancy, best_start, capacity, room, starts_left
+from mcp2026.topology.mig.capacity import Occupancy, capacity, room, starts_left
 from mcp2026.topology.mig.geometry import MigInstance, MigProfile
 from mcp2026.topology.mig.planner import plan_layout
 from mcp2026.topology.mig.tables import A30, A100_40, A100_80, GEOMETRIES, H100_80, MigGeometry, geometry_of
@@ -105,6 +105,20 @@ def test_each_fixture_that_can_do_mig_and_is_in_the_tables_is_found() -> None:
     assert found["4xa100-pcie-half-bridged"] == "A100-80"
 
 
+def planned_start(
+    taken: Sequence[tuple[str, int]], name: str, mix: Mapping[str, int] | None = None
+) -> int | None:
+    """Where one more goes beside those that are taken, all in use; None: it fits nowhere."""
+    held = [instance(*each) for each in taken]
+    wanted = [*(each.profile for each in held), name]
+    try:
+        plan = plan_layout(H100_80.profiles, held, [each.uuid for each in held], wanted, mix)
+    except MigPlanError:
+        return None
+    (made,) = plan.create
+    return made.start
+
+
 @pytest.mark.parametrize(
     ("taken", "name", "start"),
     [
@@ -120,24 +134,22 @@ def test_each_fixture_that_can_do_mig_and_is_in_the_tables_is_found() -> None:
     ],
 )
 def test_where_one_instance_goes(taken: tuple[tuple[str, int], ...], name: str, start: int | None) -> None:
-    assert best_start(H100_80.profiles, profile(name), occupied(*taken)) == start
+    assert planned_start(taken, name) == start
 
 
 def test_the_mix_of_later_requests_decides() -> None:
-    free = occupied()
-    threes = best_start(H100_80.profiles, profile("1g.10gb"), free, {"3g.40gb": 1})
-    assert threes == 6
-    fours = best_start(H100_80.profiles, profile("3g.40gb"), free, {"4g.40gb": 1})
-    assert fours == 4
+    assert planned_start((), "1g.10gb", {"3g.40gb": 1}) == 6
+    assert planned_start((), "3g.40gb", {"4g.40gb": 1}) == 4
 
 
 def test_slices_one_after_the_other_keep_3g_possible() -> None:
     """Complaint: slices scattered at 0, 1 and 5 leave five memory slices and no 3g."""
-    taken = Occupancy()
+    made: list[tuple[str, int]] = []
     for _ in range(3):
-        start = best_start(H100_80.profiles, profile("1g.10gb"), taken)
+        start = planned_start(made, "1g.10gb")
         assert start is not None
-        taken = taken.with_instance(profile("1g.10gb"), start)
+        made.append(("1g.10gb", start))
+    taken = occupied(*made)
     assert starts_left(H100_80.profiles, profile("3g.40gb"), taken)
     assert starts_left(H100_80.profiles, profile("4g.40gb"), taken)
     scattered = occupied(("1g.10gb", 0), ("1g.10gb", 1), ("1g.10gb", 5))

@@ -11,14 +11,11 @@ from mcp2026.api.gpu_devices import DeviceId, DeviceKind, parse_device_id
 from mcp2026.topology.affinity import affinity_graph
 from mcp2026.topology.errors import NoSuchDevicesError
 from mcp2026.topology.machine import Machine, machine_from_file
-from mcp2026.topology.mig.geometry import MigInstance
-from mcp2026.topology.mig.tables import A100_80
 from mcp2026.topology.sharing import (
     DeviceChoice,
     Packing,
     SharedGpus,
     choose_memory,
-    choose_mig,
     choose_shares,
 )
 
@@ -186,37 +183,6 @@ def test_memory_that_no_gpu_has_is_taken_from_few_and_it_is_said() -> None:
     assert not choice.as_wished
 
 
-MIG_GPUS = {"GPU-a": A100_80.profiles, "GPU-b": A100_80.profiles}
-
-
-def mig(gpu: str, start: int, profile: str = "1g.10gb") -> MigInstance:
-    size = next(each.size for each in A100_80.profiles if each.name == profile)
-    return MigInstance(f"MIG-{gpu}-{start}", profile, start, size, start, 0)
-
-
-INSTANCES = {
-    "GPU-a": [mig("a", 0), mig("a", 1), mig("a", 5)],
-    "GPU-b": [mig("b", 4), mig("b", 6)],
-}
-FREE = ["MIG-a-0", "MIG-a-1", "MIG-b-4", "MIG-b-6"]
-
-
-def test_a_mig_device_is_of_the_gpu_that_is_broken_up_already() -> None:
-    choice = choose_mig(INSTANCES, MIG_GPUS, ["MIG-a-5"], FREE, [], 1)
-    assert choice.ids[0] in ("MIG-a-0", "MIG-a-1", "MIG-b-6")
-    held_b = choose_mig(INSTANCES, MIG_GPUS, ["MIG-b-4"], ["MIG-a-0", "MIG-a-1", "MIG-a-5", "MIG-b-6"], [], 1)
-    assert held_b.ids == ("MIG-b-6",)
-
-
-def test_mig_devices_can_be_of_distinct_gpus() -> None:
-    two = choose_mig(INSTANCES, MIG_GPUS, [], FREE, [], 2, distinct=True)
-    assert {uuid[4] for uuid in two.ids} == {"a", "b"}
-    assert two.as_wished
-    three = choose_mig(INSTANCES, MIG_GPUS, [], FREE, ["MIG-a-1"], 3, distinct=True)
-    assert "MIG-a-1" in three.ids
-    assert not three.as_wished
-
-
 @pytest.mark.parametrize(
     ("available", "must", "size", "problem"),
     [
@@ -232,5 +198,3 @@ def test_what_cannot_be_chosen_is_refused(
         with pytest.raises(NoSuchDevicesError) as refused:
             choose(shared(), available, must, size)
         assert problem in str(refused.value)
-    with pytest.raises(NoSuchDevicesError):
-        choose_mig(INSTANCES, MIG_GPUS, [], ["MIG-z"], [], 1)
