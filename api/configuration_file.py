@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -21,7 +21,7 @@ class ConfigurationFile(Generic[_Content]):
     """The file `path`. `parse` takes its text and its name, and raises ConfigurationError."""
 
     def __init__(self, path: Path, parse: Callable[[str, str], _Content]) -> None:
-        self._path = path
+        self.path = path
         self._parse = parse
         self._state: _State | None = None
 
@@ -34,20 +34,24 @@ class ConfigurationFile(Generic[_Content]):
         """
         self._state = self._look()
         try:
-            text = self._path.read_text(encoding="utf-8")
+            text = self.path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(str(self._path), f"cannot be read: {error}") from error
-        return self._parse(text, str(self._path))
+            raise ConfigurationError(str(self.path), f"cannot be read: {error}") from error
+        return self._parse(text, str(self.path))
 
     async def follow(
         self,
         taken: Callable[[_Content], None],
         refused: Callable[[str], None],
         interval_s: float = LOOK_INTERVAL_S,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Call `taken` or `refused` (with the reason) after each change, until cancelled."""
+        """Call `taken` or `refused` (with the reason) after each change, until cancelled.
+
+        The file is looked at whenever `pause(interval_s)` returns.
+        """
         while True:
-            await asyncio.sleep(interval_s)
+            await pause(interval_s)
             if self._look() == self._state:
                 continue
             try:
@@ -55,12 +59,12 @@ class ConfigurationFile(Generic[_Content]):
             except ConfigurationError as error:
                 refused(str(error))
             else:
-                log.info("took a new configuration from %s", self._path)
+                log.info("took a new configuration from %s", self.path)
                 taken(content)
 
     def _look(self) -> _State | None:
         try:
-            status = self._path.stat()
+            status = self.path.stat()
         except OSError:
             return None
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

@@ -9,6 +9,9 @@ from mcp2026.device_plugin.devices import Holding, Snapshot
 UNCONFIRMED_S = 60.0
 """A device that pod-resources does not name this long after Allocate is free again: its pod was refused."""
 
+IDLE_FACTOR = 6
+"""How much rarer the kubelet is asked while nobody holds anything: a new holder comes by Allocate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -47,3 +50,12 @@ class Promises:
             elif device in snapshot.holdings:
                 holdings[device] = snapshot.holdings[device]
         return replace(snapshot, holdings=holdings, holdings_known=True)
+
+
+def pause_before_asking(empty_s: float, interval_s: float) -> float:
+    """Return how long to wait before the kubelet is asked again, if nobody has held anything for `empty_s`.
+
+    Half of that, so that a kubelet that starts and names nobody at first is not believed for long; at least
+    `interval_s`, and at most IDLE_FACTOR times that.
+    """
+    return min(max(interval_s, empty_s / 2), IDLE_FACTOR * interval_s)

@@ -61,7 +61,7 @@ class Plugin:
             settings,
             inventory,
             metrics,
-            lambda resource: DevicePluginService(resource, inventory, self._allocator),
+            lambda resource, tell: DevicePluginService(resource, inventory, self._allocator, tell),
         )
         self._parts = tuple(parts)
         self._loops: tuple[Loop, ...] = (partial(keep_prepared, inventory), *loops)

@@ -30,8 +30,11 @@ from mcp2026.device_plugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
-WATCH_INTERVAL_S = 1.0
-"""How often the sockets are looked at, although a new one is told of at once."""
+LOOK_S = 10.0
+"""How often the sockets are looked at, although whatever happens to them is told at once."""
+UNSETTLED_LOOK_S = 1.0
+"""The same while nothing tells: before the first registration, with another plugin on the node, and where the
+folder cannot be watched."""
 LOCK_PATIENCE_S = 10.0
 """How long another plugin on the node is waited for to end: it may be the one that this one replaces."""
 
@@ -52,7 +55,8 @@ class Registrar:
     """Registers the resource of whole GPUs at once and every other one when it is first offered.
 
     A resource stays registered once it was: without devices it sends an empty list, so that the kubelet
-    counts none of it.
+    counts none of it. `service_of` makes the service of a resource; what it is given is called when a stream
+    begins or ends.
     """
 
     def __init__(
@@ -60,7 +64,7 @@ class Registrar:
         settings: Settings,
         inventory: Inventory,
         metrics: Metrics,
-        service_of: Callable[[str], DevicePluginService],
+        service_of: Callable[[str, Callable[[], None]], DevicePluginService],
     ) -> None:
         self._settings = settings
         self._inventory = inventory
@@ -91,6 +95,7 @@ class Registrar:
         patience_s = min(LOCK_PATIENCE_S, self._settings.kubelet_timeout_s)
         ours: bool | None = None
         seen: Snapshot | None = None
+        following = asyncio.create_task(self._follow_inventory())
         try:
             while True:
                 had, ours = ours, self._lock.take()
@@ -106,21 +111,33 @@ class Registrar:
                     await self._attend(served, kubelet)
                 if not self._ever_registered and time.monotonic() - began > self._settings.kubelet_timeout_s:
                     self._give_up(kubelet)
-                await self._folder.wait(self._until_the_next_look())
+                await self._folder.wait(self._until_the_next_look(bool(ours)), UNSETTLED_LOOK_S)
         finally:
+            following.cancel()
             await asyncio.gather(*(served.server.stop() for served in self._served.values()))
             self._lock.release()
             self._folder.close()
 
-    def _until_the_next_look(self) -> float:
+    def _until_the_next_look(self, ours: bool) -> float:
         now = time.monotonic()
-        waits = (served.registration.wait_s(now, WATCH_INTERVAL_S) for served in self._served.values())
-        return min(waits, default=WATCH_INTERVAL_S)
+        longest = LOOK_S if ours and self._ever_registered else UNSETTLED_LOOK_S
+        waits = (served.registration.wait_s(now, longest) for served in self._served.values())
+        return min(waits, default=longest)
+
+    async def _follow_inventory(self) -> None:
+        """End the wait when there is a resource that is not served yet."""
+        while True:
+            snapshot = self._inventory.snapshot
+            if offers(snapshot).keys() - self._served.keys():
+                self._folder.wake()
+            await self._inventory.next_after(snapshot)
 
     def _add_resources(self, snapshot: Snapshot) -> None:
         for resource in (GPU_RESOURCE, *offers(snapshot)):
             if resource not in self._served:
-                self._served[resource] = _Served(self._settings, resource, self._service_of(resource))
+                self._served[resource] = _Served(
+                    self._settings, resource, self._service_of(resource, self._folder.wake)
+                )
 
     async def _attend(self, served: _Served, kubelet: SocketIdentity | None) -> None:
         observed = Observation(kubelet, served.server.socket_present, served.service.streams)

@@ -15,6 +15,8 @@ FIRST_RETRY_S = 0.02
 """A kubelet that starts makes its socket before it listens there, and admits pods that waited for it within a
 second: those whose devices are not registered by then are refused for good."""
 LAST_RETRY_S = 10.0
+_JUST_AFTER_S = 0.01
+"""A look at the very moment would find that it is not time yet."""
 
 SocketIdentity = tuple[int, int, int]
 """Device, inode and modification time (ns) of a socket's file: a new file differs, also in a reused inode."""
@@ -47,6 +49,7 @@ class Registration:
         self._retry_at = 0.0
         self._retry_s = FIRST_RETRY_S
         self._stream_seen_at = 0.0
+        self._watched = False
 
     @property
     def registered(self) -> bool:
@@ -54,8 +57,15 @@ class Registration:
         return self._registered_with is not None
 
     def wait_s(self, now: float, longest: float) -> float:
-        """Return how long to wait until it is time for another try, at most `longest`."""
-        return min(longest, self._retry_at - now) if self._retry_at > now else longest
+        """Return how long to wait until it is time for another try, at most `longest`.
+
+        A new socket, a lost one and a stream that begins or ends are told of by others.
+        """
+        if self._retry_at > now:
+            return min(longest, self._retry_at - now)
+        if self.registered and not self._watched:
+            return min(longest, max(0.0, self._stream_seen_at + STREAMLESS_S - now) + _JUST_AFTER_S)
+        return longest
 
     def next_step(self, observed: Observation, now: float) -> Step:
         """Return what to do about `observed`."""
@@ -64,8 +74,9 @@ class Registration:
             return Step.NOTHING
         if observed.kubelet != self._tried:
             self._retry_at, self._retry_s = now, FIRST_RETRY_S
-        if observed.streams:
+        if observed.streams or self._watched:  # a stream that was open was so until just now
             self._stream_seen_at = now
+        self._watched = observed.streams > 0
         if not observed.own_socket:
             wanted = Step.SERVE_AND_REGISTER
         elif observed.kubelet != self._registered_with or now - self._stream_seen_at > STREAMLESS_S:
@@ -79,6 +90,7 @@ class Registration:
         self._registered_with = self._tried = kubelet
         self._retry_at, self._retry_s = now, FIRST_RETRY_S
         self._stream_seen_at = now
+        self._watched = False
 
     def failed(self, kubelet: SocketIdentity, now: float) -> None:
         """Note that it did not: the next try comes later each time, up to LAST_RETRY_S."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Coroutine
 
 from mcp2026.api.configuration_file import ConfigurationFile
+from mcp2026.device_plugin.adapters.folder_watch import FolderWatch
 from mcp2026.device_plugin.configuration import Configuration
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.wishes import SeenSpec, Wishes
@@ -13,6 +14,11 @@ log = logging.getLogger(__name__)
 
 SPEC_PATIENCE_S = 5.0
 """How long the first spec is waited for before the configuration alone holds."""
+FILE_LOOK_S = 10.0
+"""How often the configuration file is looked at although its folder tells of changes: one behind a link into
+another folder changes in silence."""
+FILE_SETTLING_S = 0.1
+"""What changes within this time after a change is read along with it."""
 
 
 class WishesLoop:
@@ -43,10 +49,22 @@ class WishesLoop:
         """Keep the inventory's wishes right until cancelled."""
         loops: list[Coroutine[None, None, None]] = [self._follow_machine(), self._lose_patience()]
         if self._file is not None:
-            loops.append(self._file.follow(self._configuration_read, self._configuration_refused))
+            loops.append(self._follow_file(self._file))
         async with asyncio.TaskGroup() as group:
             for loop in loops:
                 group.create_task(loop)
+
+    async def _follow_file(self, file: ConfigurationFile[Configuration]) -> None:
+        folder = FolderWatch(file.path.parent)
+
+        async def pause(usual_s: float) -> None:
+            await folder.wait(FILE_LOOK_S, unwatched_s=usual_s)
+            await asyncio.sleep(FILE_SETTLING_S)
+
+        try:
+            await file.follow(self._configuration_read, self._configuration_refused, pause=pause)
+        finally:
+            folder.close()
 
     async def _follow_machine(self) -> None:
         while True:

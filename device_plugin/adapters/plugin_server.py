@@ -5,7 +5,7 @@ import errno
 import logging
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,12 +41,15 @@ def socket_identity(path: Path) -> SocketIdentity | None:
 
 
 class DevicePluginService(service.DevicePluginServicer):
-    """Answers the kubelet for one `resource`; decides nothing."""
+    """Answers the kubelet for one `resource`; decides nothing. `tell` is called when `streams` changes."""
 
-    def __init__(self, resource: str, inventory: Inventory, allocator: Allocator) -> None:
+    def __init__(
+        self, resource: str, inventory: Inventory, allocator: Allocator, tell: Callable[[], None]
+    ) -> None:
         self._resource = resource
         self._inventory = inventory
         self._allocator = allocator
+        self._tell = tell
         self.streams = 0
         """How many ListAndWatch streams are open."""
 
@@ -61,6 +64,7 @@ class DevicePluginService(service.DevicePluginServicer):
     ) -> AsyncIterator[contract.ListAndWatchResponse]:
         """Send the whole device list, now and at every change."""
         self.streams += 1
+        self._tell()
         try:
             snapshot = self._inventory.snapshot
             sent: tuple[Device, ...] | None = None
@@ -72,6 +76,7 @@ class DevicePluginService(service.DevicePluginServicer):
                 snapshot = await self._inventory.next_after(snapshot)
         finally:
             self.streams -= 1
+            self._tell()
 
     async def GetPreferredAllocation(  # noqa: N802
         self, request: contract.PreferredAllocationRequest, _context: _Context

@@ -9,8 +9,9 @@ from mcp2026.device_plugin.errors import NvmlError
 
 log = logging.getLogger(__name__)
 
-LISTEN_S = 2.0
-"""How long one wait for an event takes at most; a source that is to end does so within it."""
+LISTEN_S = 10.0
+"""How long one wait for an event takes at most; an event ends it at once. A source that is to end does so
+within it: NVML cannot be told to end a wait, and each one that ends wakes two threads."""
 DEAF_PAUSE_S = 10.0
 """How long it takes until events are listened for again after that failed; the polling goes on meanwhile."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from mcp2026.api.gpu_topology import Holder
 from mcp2026.device_plugin.devices import Holding, Snapshot
-from mcp2026.device_plugin.holdings import UNCONFIRMED_S, Held, Promises
+from mcp2026.device_plugin.holdings import IDLE_FACTOR, UNCONFIRMED_S, Held, Promises, pause_before_asking
 from mcp2026.topology.machine import machine_from_file
 
 GPU = "mcp2026.io/gpu"
@@ -67,3 +67,16 @@ def test_the_same_answer_changes_nothing(node: Snapshot) -> None:
 def test_parts_count_for_their_gpu(node: Snapshot) -> None:
     shared = Promises().hand_out(node, "mcp2026.io/gpu-shared", ["A::0", "A::3", "B::m1"], now=0.0)
     assert shared.held_devices == {"A": {"A::0", "A::3"}, "B": {"B::m1"}}
+
+
+@pytest.mark.parametrize(
+    ("empty_s", "pause_s"),
+    [
+        pytest.param(0.0, 5.0, id="somebody holds something: the usual interval"),
+        pytest.param(10.0, 5.0, id="nobody for a moment: the kubelet may be starting"),
+        pytest.param(30.0, 15.0, id="nobody for longer: half of that"),
+        pytest.param(86400.0, 5.0 * IDLE_FACTOR, id="nobody for a day: the longest"),
+    ],
+)
+def test_the_kubelet_is_asked_rarely_while_nobody_holds_anything(empty_s: float, pause_s: float) -> None:
+    assert pause_before_asking(empty_s, interval_s=5.0) == pause_s

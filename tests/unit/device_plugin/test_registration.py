@@ -77,8 +77,17 @@ def test_a_kubelet_may_take_its_time_to_watch_and_is_then_told_again() -> None:
 def test_a_stream_that_ends_late_is_missed_only_from_then_on() -> None:
     registration = registered()
     registration.next_step(seen(streams=1), 100.0)
-    assert registration.next_step(seen(streams=0), 101.0) is Step.NOTHING
-    assert registration.next_step(seen(streams=0), 101.0 + STREAMLESS_S) is Step.REGISTER
+    assert registration.next_step(seen(streams=0), 400.0) is Step.NOTHING
+    wait = registration.wait_s(400.0, longest=60.0)
+    assert wait == pytest.approx(STREAMLESS_S, abs=0.1)
+    assert registration.next_step(seen(streams=0), 399.9 + STREAMLESS_S) is Step.NOTHING
+    assert registration.next_step(seen(streams=0), 400.0 + wait) is Step.REGISTER
+
+
+def test_while_all_is_as_it_should_be_it_waits_as_long_as_it_may() -> None:
+    registration = registered()
+    assert registration.next_step(seen(), 1.0) is Step.NOTHING
+    assert registration.wait_s(1.0, longest=60.0) == 60.0
 
 
 def test_a_failed_try_is_made_again_later_each_time_and_the_wait_is_told() -> None:
