@@ -127,6 +127,16 @@ class ClusterCache:
             )
         return self._snapshot
 
+    def node(self, name: str) -> NodeSnapshot | None:
+        """Return the node as it is now: the same object for as long as it does not change."""
+        return self._nodes.get(name)
+
+    def bound_at(self, pod: ObservedPod) -> str:
+        """Return the node on which the watch has shown this very pod; empty if it has not."""
+        known = self._pods.get(pod.key)
+        seen = known is not None and known.uid == pod.uid and pod.key not in self._assumed
+        return known.node if known is not None and seen else ""
+
     def apply(self, event: ClusterEvent) -> None:
         """Take one event into account."""
         match event:

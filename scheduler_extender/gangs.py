@@ -6,12 +6,13 @@ each missing member, so whatever counts free GPUs counts it, and it ends with th
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 
 from mcp2026.api.gpu_assignment import GpuAssignment
-from mcp2026.scheduler_extender.cache import ClusterCache, gang_key
+from mcp2026.scheduler_extender.cache import ClusterCache, GangKey, gang_key
 from mcp2026.scheduler_extender.cluster_events import ObservedPod
 from mcp2026.scheduler_extender.filtering import Filtered
-from mcp2026.scheduler_extender.gang_planning import Place, most_members
+from mcp2026.scheduler_extender.gang_planning import Place, Planned
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
 
@@ -40,6 +41,13 @@ class Planning:
     snapshot: ClusterSnapshot
 
 
+_Question = tuple[GangKey, tuple[str, ...], tuple[Demand, ...], int]
+
+
+def _question(planning: Planning) -> _Question:
+    return gang_key(planning.pod), planning.node_names, planning.pod.demands, planning.missing
+
+
 class Gangs:
     """What is held for the gangs of one cluster, over its cache."""
 
@@ -49,6 +57,10 @@ class Gangs:
         """When what is held for a gang ends, on the caller's clock."""
         self._sent: dict[str, str] = {}
         """By the key of what is held: the UID of the member that was sent there, and may not be bound yet."""
+        self._numbers = count()
+        self._refused_on: ClusterSnapshot | None = None
+        self._refused: dict[_Question, Planned] = {}
+        """Plans that failed on that snapshot: members that wait all ask the same."""
 
     def begin(self, pod: ObservedPod, node_names: tuple[str, ...], now: float) -> Verdict | Planning:
         """Answer a member's filter, or say what is to be planned for that.
@@ -82,24 +94,30 @@ class Gangs:
         if len(held) == missing and any(each.node in node_names for each in held):
             return self._admitted(pod, node_names, held, now)
         self._let_go(pod)
-        return Planning(pod, node_names, missing, len(others), self._cache.snapshot())
+        planning = Planning(pod, node_names, missing, len(others), self._cache.snapshot())
+        known = self._known_refusal(planning)
+        return planning if known is None else self.finish(planning, known, now)
 
-    def finish(
-        self, planning: Planning, places: tuple[Place, ...], now: float, deadline_s: float
-    ) -> Verdict | Planning:
-        """Hold `places` for `deadline_s` from `now` if there is one for each that is missing.
+    def hold(self, planning: Planning, places: tuple[Place, ...], until: float) -> bool:
+        """Hold some of the places that were planned; False: nothing is held any more.
 
-        Where a node has changed since, that is to be planned anew.
+        Where one of their nodes has changed since, all that is held for the gang is let go.
         """
+        pod, nodes = planning.pod, planning.snapshot.nodes
+        if any(self._cache.node(name) is not nodes.get(name) for name in {at.node for at in places}):
+            self._let_go(pod)
+            return False
+        self._ends[gang_key(pod)] = until
+        for place in places:
+            self._hold(pod, place.node, place.assignment)
+        return True
+
+    def finish(self, planning: Planning, planned: Planned, now: float) -> Verdict:
+        """Answer the member for which it was planned, once all that was planned is held."""
         pod, names = planning.pod, planning.node_names
-        snapshot = self._cache.snapshot()
-        if any(snapshot.nodes.get(at.node) is not planning.snapshot.nodes.get(at.node) for at in places):
-            return self.begin(pod, names, now)
-        if len(places) < planning.missing:
-            return _refused(names, self._too_little_room(planning, len(places), now))
-        self._ends[gang_key(pod)] = now + deadline_s
-        for number, place in enumerate(places):
-            self._hold(pod, number, place.node, place.assignment)
+        if not planned.places:
+            self._refuse_alike(planning, planned)
+            return _refused(names, self._too_little_room(planning, planned, now))
         return self._admitted(pod, names, self._held(pod), now)
 
     def take(self, pod: ObservedPod, node: str, until: float) -> ObservedPod | None:
@@ -131,15 +149,14 @@ class Gangs:
         self._cache.release(taken.key)
         if taken.gang is None or self._ends.get(gang_key(taken), now) <= now:
             return
-        used = {each.key for each in self._held(taken)}
-        number = next(each for each in range(taken.gang.size) if _held_key(taken, each) not in used)
-        self._hold(taken, number, taken.node, taken.assignment)
+        self._hold(taken, taken.node, taken.assignment)
 
-    def _hold(self, pod: ObservedPod, number: int, node: str, assignment: GpuAssignment) -> None:
+    def _hold(self, pod: ObservedPod, node: str, assignment: GpuAssignment) -> None:
+        key = _held_key(pod, next(self._numbers))
         place = replace(
             pod.bound_to(node, assignment),
-            name=_held_key(pod, number).removeprefix(f"{pod.namespace}/"),
-            uid=f"held:{_held_key(pod, number)}",
+            name=key.removeprefix(f"{pod.namespace}/"),
+            uid=f"held:{key}",
             priority=HELD_PRIORITY,
         )
         self._cache.assume(place, self._ends[gang_key(pod)])
@@ -187,18 +204,30 @@ class Gangs:
         others = {node: elsewhere for node in node_names if node != sent_to}
         return Verdict(Filtered((sent_to,), others, {}), said)
 
-    def _too_little_room(self, planning: Planning, found: int, now: float) -> str:
-        pod, names = planning.pod, planning.node_names
+    def _known_refusal(self, planning: Planning) -> Planned | None:
+        """Return the plan that failed for another member, if nothing has changed since."""
+        if planning.snapshot is not self._refused_on:
+            return None
+        return self._refused.get(_question(planning))
+
+    def _refuse_alike(self, planning: Planning, planned: Planned) -> None:
+        """Keep a plan that failed for the other members, until something changes."""
+        if planning.snapshot is not self._refused_on:
+            self._refused_on = planning.snapshot
+            self._refused.clear()
+        self._refused[_question(planning)] = planned
+
+    def _too_little_room(self, planning: Planning, planned: Planned, now: float) -> str:
+        pod = planning.pod
         name = pod.gang.name if pod.gang is not None else ""
         before = f"{planning.bound} are bound, " if planning.bound else ""
         more = " more" if planning.bound else ""
         said = (
-            f"gang {name}: {before}{found} of {planning.missing}{more} pods of "
+            f"gang {name}: {before}{planned.found} of {planning.missing}{more} pods of "
             f"{_asked(pod.demands)} would fit"
         )
-        most = most_members(planning.snapshot, names, pod.demands)
-        if most < planning.missing and not planning.bound:
-            return f"{said}; at most {most} if every other pod went"
+        if planned.most < planning.missing and not planning.bound:
+            return f"{said}; at most {planned.most} if every other pod went"
         waiting = [
             end - now for gang, end in self._ends.items() if self._holds(gang) and gang != gang_key(pod)
         ]
@@ -214,14 +243,16 @@ def decide(
     gangs: Gangs,
     pod: ObservedPod,
     node_names: tuple[str, ...],
-    plan: Callable[[Planning], tuple[Place, ...]],
+    plan: Callable[[Planning], Planned],
     now: float,
     deadline_s: float,
 ) -> Verdict:
     """Answer a member's filter where nothing happens between planning and holding."""
     answer = gangs.begin(pod, node_names, now)
     while isinstance(answer, Planning):
-        answer = gangs.finish(answer, plan(answer), now, deadline_s)
+        planned = plan(answer)
+        held = all(gangs.hold(answer, places, now + deadline_s) for places in planned.portions())
+        answer = gangs.finish(answer, planned, now) if held else gangs.begin(pod, node_names, now)
     return answer
 
 

@@ -19,6 +19,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from mcp2026.scheduler_extender.admitting import Admission
 from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
@@ -35,8 +36,7 @@ from mcp2026.scheduler_extender.errors import (
     NotSyncedError,
 )
 from mcp2026.scheduler_extender.filtering import Filtered, filter_nodes
-from mcp2026.scheduler_extender.gang_planning import plan_gang
-from mcp2026.scheduler_extender.gangs import Gangs, Verdict
+from mcp2026.scheduler_extender.gangs import Gangs
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
 from mcp2026.scheduler_extender.policy import Policy, PolicyInForce
 from mcp2026.scheduler_extender.preempting import preempt
@@ -67,8 +67,6 @@ PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "frame-ancestors 'none'"
 )
-PLANS = 8
-"""How often a gang is planned again because the watch changed its nodes meanwhile."""
 PODS_REMEMBERED = 10_000
 """Pods between filter and bind; one that is forgotten is read from the API server."""
 
@@ -113,7 +111,7 @@ class ExtenderServer:
         self._filters = Background(FILTER)
         self._binder = binder
         self._gangs = gangs or Gangs(cache)
-        self._admitting = asyncio.Lock()
+        self._admission = Admission(self._gangs, memo, choices, clock)
         self._in_force = in_force or PolicyInForce()
         self._clock = clock
         self._pods: OrderedDict[str, ObservedPod] = OrderedDict()
@@ -164,7 +162,8 @@ class ExtenderServer:
         preferences = Preferences.of(pod, self._in_force.policy)
         said = ""
         if pod.gang is not None and demands:
-            verdict = await self._admit(pod, args.node_names, preferences)
+            self._snapshot()
+            verdict = await self._admission.admit(pod, args.node_names, preferences)
             filtered, said = verdict.filtered, verdict.said
             answer = await self._filters.call(encode, filter_result(filtered, args))
         else:
@@ -173,31 +172,6 @@ class ExtenderServer:
         self._decisions.filtered(args.key, pod.uid, demands, filtered, time(), preferences, said)
         log.debug("filter %s: %d of %d nodes fit", args.key, len(filtered.feasible), len(args.node_names))
         return _Answered(answer, Outcome.FITS if filtered.feasible else Outcome.NOTHING_FITS, pod.uid)
-
-    async def _admit(
-        self, pod: ObservedPod, node_names: tuple[str, ...], preferences: Preferences
-    ) -> Verdict:
-        """Return which of the nodes a member of a gang may go to: one gang is planned at a time."""
-        async with self._admitting:
-            self._snapshot()
-            answer = self._gangs.begin(pod, node_names, self._clock())
-            for _ in range(PLANS):
-                if isinstance(answer, Verdict):
-                    return answer
-                places = await self._choices.call(
-                    plan_gang,
-                    answer.snapshot,
-                    answer.node_names,
-                    pod,
-                    answer.missing,
-                    self._memo,
-                    preferences,
-                )
-                deadline = preferences.policy.gang_deadline_s
-                answer = self._gangs.finish(answer, places, self._clock(), deadline)
-        if isinstance(answer, Verdict):
-            return answer
-        raise NoRoomError("the cluster changes too fast to place a gang; try again")
 
     async def _prioritize(self, body: bytes) -> _Answered:
         policy = self._in_force.policy

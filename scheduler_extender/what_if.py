@@ -15,7 +15,7 @@ from mcp2026.scheduler_extender.choosing import assignment_for
 from mcp2026.scheduler_extender.cluster_events import Kind, Listed, ObservedPod, observe
 from mcp2026.scheduler_extender.decision_log import Decision, DecisionLog, ranked_nodes
 from mcp2026.scheduler_extender.filtering import filter_nodes
-from mcp2026.scheduler_extender.gang_planning import Place, plan_gang
+from mcp2026.scheduler_extender.gang_planning import Planned, plan_gang
 from mcp2026.scheduler_extender.gangs import Gangs, Planning, decide
 from mcp2026.scheduler_extender.policy import DEFAULT_POLICY, Policy
 from mcp2026.scheduler_extender.preferences import Preferences
@@ -92,7 +92,7 @@ class _Placing:
             self._log.bound(pod.uid, node, assignment, "", self._at)
 
     def _place_member(self, pod: ObservedPod, preferences: Preferences) -> None:
-        def plan(planning: Planning) -> tuple[Place, ...]:
+        def plan(planning: Planning) -> Planned:
             names = planning.node_names
             return plan_gang(planning.snapshot, names, pod, planning.missing, self._memo, preferences)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp2026.api.names import GANG_ANNOTATION, GANG_SIZE_ANNOTATION, GPU_MEMORY_RESOURCE, GPU_RESOURCE
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.cluster_events import Gone, Kind, ObservedPod, Seen, observe
-from mcp2026.scheduler_extender.gang_planning import Place, plan_gang
+from mcp2026.scheduler_extender.gang_planning import Planned, plan_gang
 from mcp2026.scheduler_extender.gangs import Gangs, Planning, Verdict, decide
 from mcp2026.scheduler_extender.preferences import NO_PREFERENCES
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
@@ -45,7 +45,7 @@ class Case:
     def __post_init__(self) -> None:
         self.gangs = Gangs(self.cache)
 
-    def plan(self, planning: Planning) -> tuple[Place, ...]:
+    def plan(self, planning: Planning) -> Planned:
         return plan_gang(
             planning.snapshot,
             planning.node_names,
@@ -283,14 +283,39 @@ def test_what_changed_while_a_gang_was_planned_is_planned_again() -> None:
     case = cluster(2)
     planning = case.gangs.begin(member("g", 0, 4), ("n0", "n1"), 0.0)
     assert isinstance(planning, Planning)
-    places = case.plan(planning)
+    planned = case.plan(planning)
     quick = observe(Kind.PODS, json.dumps(pod("quick", 1, "n1")).encode())
     case.cache.apply(Seen(quick))
-    again = case.gangs.finish(planning, places, 0.0, DEADLINE_S)
-    assert isinstance(again, Planning)
+    assert not case.gangs.hold(planning, planned.places, DEADLINE_S)
+    assert case.held("g") == []
     assert reason(decide(case.gangs, planning.pod, ("n0", "n1"), case.plan, 0.0, DEADLINE_S)).startswith(
         "gang g: 3 of 4 pods"
     )
+
+
+def test_a_node_that_changes_between_two_portions_lets_all_that_is_held_go() -> None:
+    case = cluster(2)
+    planning = case.gangs.begin(member("g", 0, 4), ("n0", "n1"), 0.0)
+    assert isinstance(planning, Planning)
+    places = case.plan(planning).places
+    assert case.gangs.hold(planning, places[:2], DEADLINE_S)
+    assert len(case.held("g")) == 2
+    case.cache.apply(Seen(observe(Kind.PODS, json.dumps(pod("quick", 1, "n1")).encode())))
+    assert not case.gangs.hold(planning, places[2:], DEADLINE_S)
+    assert (case.held("g"), case.free()) == ([], 7)
+
+
+def test_members_that_wait_are_planned_once_until_something_changes() -> None:
+    case = cluster(2)
+    assert reason(case.filter(member("g", 0, 5))) == (
+        "gang g: 4 of 5 pods of 2 GPUs would fit; at most 4 if every other pod went"
+    )
+    case.plan = None  # type: ignore[assignment, method-assign]  # it would be called
+    assert reason(case.filter(member("g", 1, 5))).startswith("gang g: 4 of 5")
+    anew = case.gangs.begin(member("g", 2, 5), ("n0",), case.now)
+    assert isinstance(anew, Planning), "on other nodes"
+    case.cache.apply(Seen(observe(Kind.PODS, json.dumps(pod("quick", 1, "n1")).encode())))
+    assert isinstance(case.gangs.begin(member("g", 1, 5), ("n0", "n1"), case.now), Planning)
 
 
 def test_gib_of_gpu_memory_are_held_too() -> None:
