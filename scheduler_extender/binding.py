@@ -70,6 +70,8 @@ class Binder:
         self._gangs = gangs or Gangs(cache)
         self._in_force = in_force or PolicyInForce()
         self._choosing = asyncio.Lock()
+        self._under_way: dict[str, str] = {}
+        """By the UID of a pod whose binding is being written: the node."""
 
     async def bind(self, args: BindingArgs, pod: ObservedPod | None = None) -> GpuAssignment:
         """Bind the pod; return the devices that were reserved for it, by container.
@@ -84,6 +86,27 @@ class Binder:
         """
         if pod is None:
             pod = await self._writer.read_pod(args)
+        if problem := self.is_bound(pod):
+            raise BindingRefusedError(problem)
+        self._under_way[pod.uid] = args.node
+        try:
+            return await self._choose_and_bind(args, pod)
+        finally:
+            del self._under_way[pod.uid]
+
+    def is_bound(self, pod: ObservedPod) -> str:
+        """Say so if `pod` was seen bound, or is being bound; empty if it is free to go anywhere.
+
+        kube-scheduler asks about such a pod where our answer did not reach it, or came too late for it. What
+        was reserved must stay so: a binding that is being written may still take effect.
+        """
+        if node := self._under_way.get(pod.uid):
+            return f"the pod is being bound to {node}: the API server has not answered yet"
+        if node := self._cache.bound_at(pod):
+            return f"the pod is bound to {node} already"
+        return ""
+
+    async def _choose_and_bind(self, args: BindingArgs, pod: ObservedPod) -> GpuAssignment:
         async with self._choosing:
             assumed = await self._assume(pod, args.node) if pod.gang is None else self._held(pod, args.node)
         try:

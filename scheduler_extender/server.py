@@ -158,6 +158,8 @@ class ExtenderServer:
         args = await self._filters.call(decode_args, body)
         demands = demands_of(args.spec)
         pod = observed_pod(args.pod)
+        if problem := self._binder.is_bound(pod):
+            raise NoRoomError(problem)
         self._gangs.asked_anew(args.key, self._clock())
         preferences = Preferences.of(pod, self._in_force.policy)
         said = ""

@@ -401,3 +401,29 @@ async def test_a_member_that_is_bound_without_room_being_held_is_told_to_come_ag
         await post(session, "filter", gang_args(0, 3))
         _, answer = await post(session, "bind", binding("g-0") | {"Node": "linked"})
     assert answer["Error"] == "linked: no room is held there for the pod's gang any more; it is planned anew"
+
+
+async def test_a_pod_whose_binding_is_being_written_keeps_its_gpus_when_it_is_asked_about_again() -> None:
+    class SlowServer(ApiServer):
+        asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def bind(self, *_: Any) -> None:
+            self.asked.set()
+            await self.may_answer.wait()
+
+    writer = SlowServer()
+    async with serving(some_cluster(), writer=writer) as session:
+        await post(session, "filter", args("linked"))
+        bound = asyncio.create_task(post(session, "bind", binding("p") | {"Node": "linked"}))
+        await writer.asked.wait()
+        status, again = await post(session, "filter", args("linked"))
+        other = args("linked")
+        other["Pod"]["metadata"] |= {"name": "other", "uid": "uid-other"}
+        _, of_other = await post(session, "filter", other)
+        writer.may_answer.set()
+        assert await bound == (200, {"Error": ""})
+    assert (status, again["Error"]) == (
+        200,
+        "the pod is being bound to linked: the API server has not answered yet",
+    )
+    assert of_other["NodeNames"] == []

@@ -119,3 +119,24 @@ async def test_the_end_of_a_pod_of_the_same_name_leaves_the_new_one_its_gpus(cas
     case.cache.apply(Seen(observe(Kind.PODS, json.dumps(before).encode())))
     case.cache.apply(Gone(Kind.PODS, "default/a"))
     assert case.available() == 4
+
+
+async def test_a_pod_that_was_seen_bound_keeps_its_gpus_however_often_it_is_bound(case: Case) -> None:
+    args = case.server.add("a", 4)
+    await case.binder.bind(args)
+    case.cache.apply(case.server.as_watched("a"))
+    case.server.failure = BindingRefusedError("409: already bound")
+    with pytest.raises(BindingRefusedError, match="the pod is bound to n already"):
+        await case.binder.bind(args)
+    assert case.available() == 4
+
+
+async def test_while_a_binding_is_being_written_the_pod_is_not_bound_again(case: Case) -> None:
+    args = case.server.add("a", 4)
+    first, second = await asyncio.gather(
+        case.binder.bind(args), case.binder.bind(args), return_exceptions=True
+    )
+    assert first == case.server.bound["a"]
+    assert "being bound to n: the API server has not answered yet" in str(second)
+    assert case.available() == 4
+    assert not case.binder.is_bound(await case.server.read_pod(args)), "it may be asked about anew"
