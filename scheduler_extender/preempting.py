@@ -8,6 +8,7 @@ from dataclasses import replace
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.budgets import budgets_broken, is_protected
 from mcp2026.scheduler_extender.choosing import unpromised
+from mcp2026.scheduler_extender.promises import gang_of
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot, PlacedPod
@@ -25,10 +26,13 @@ def preempt(
 ) -> dict[str, MetaVictims]:
     """Return the victims of each node on which evicting pods makes room; other nodes are left out.
 
-    A pod without GPUs has kube-scheduler's own victims.
+    A pod without GPUs has kube-scheduler's own victims. A gang's member has none: pods would go for it alone,
+    and the gang still not fit (0116).
     """
     if not demands:
         return {node: _as_proposed(proposed) for node, proposed in args.proposed.items()}
+    if gang_of(args.pod.metadata.annotations or {}) is not None:
+        return {}
     priority = args.spec.priority or 0
     found = {}
     for name, proposed in args.proposed.items():

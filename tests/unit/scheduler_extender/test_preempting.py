@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp2026.api.names import GPU_MEMORY_RESOURCE, GPU_RESOURCE, GPU_SHARED_RESOURCE
+from mcp2026.api.names import (
+    GANG_ANNOTATION,
+    GANG_SIZE_ANNOTATION,
+    GPU_MEMORY_RESOURCE,
+    GPU_RESOURCE,
+    GPU_SHARED_RESOURCE,
+)
 from mcp2026.scheduler_extender.budgets import budgets_broken, is_protected, selects
 from mcp2026.scheduler_extender.cluster_events import ObservedBudget, ObservedPod
 from mcp2026.scheduler_extender.kube_objects import (
     LabelSelector,
+    Metadata,
     Pod,
     PodSpec,
     SelectorRequirement,
@@ -58,6 +65,14 @@ def asked(
 
 def uids(victims: MetaVictims | None) -> set[str] | None:
     return None if victims is None else {victim.uid for victim in victims.pods}
+
+
+def test_for_a_member_of_a_gang_nobody_goes() -> None:
+    snapshot = filled_cache([topology("n", FOUR, HELD)], holders()).snapshot()
+    for annotations, expected in (({GANG_ANNOTATION: "g", GANG_SIZE_ANNOTATION: "2"}, set()), ({}, {"n"})):
+        asking = Pod(metadata=Metadata(annotations=annotations))
+        args = PreemptionArgs(asking, PodSpec(priority=100), {"n": ProposedVictims(("uid-a",), 0)})
+        assert set(preempt(snapshot, args, whole(2), ScoreMemo())) == expected
 
 
 HELD = {0: "default/a", 1: "default/b", 2: "default/a", 3: "default/c"}
