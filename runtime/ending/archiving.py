@@ -18,12 +18,14 @@ ATTEMPTS_SECONDS = 60.0
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 10.0
 
 
-def with_archive(report: Report, files: Sequence[Path], target: FilePlace | S3Place, scratch: Path) -> Report:
+def with_archive(
+    report: Report, files: Sequence[Path], target: FilePlace | S3Place, scratch: Path, *, allow_http: bool
+) -> Report:
     """Archive `files`, in their order, as one, and return `report` with the outcome."""
     deadline, backoff = time.monotonic() + ATTEMPTS_SECONDS, _FIRST_BACKOFF
     while True:
         try:
-            archive = archive_logs(files, target, scratch, allow_http=False)
+            archive = archive_logs(files, target, scratch, allow_http=allow_http)
         except SettingsError as error:  # another attempt would say the same
             return not_archived(report, target.shown, str(error))
         except (StorageFailedError, OSError) as error:

@@ -95,7 +95,8 @@ class ServerEnd:
             from mcp2026.runtime.ending.archiving import with_archive
 
             assert self._folder is not None
-            told = with_archive(told, self._files.paths(), self._target, self._folder)
+            allow_http = self._settings.allow_http
+            told = with_archive(told, self._files.paths(), self._target, self._folder, allow_http=allow_http)
         return self.tell(told)
 
     def tell(self, told: Report) -> int:

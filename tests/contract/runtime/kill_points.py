@@ -97,7 +97,23 @@ FETCH = {
 }
 """Steps in the parent by which a version that lies elsewhere is fetched, in the order in which they come."""
 
-STEPS = WORKER | PARENT | REPLACING | CONVERTER | FETCH
+ARCHIVE = {
+    "when it has drained": KillPoint("ending.server_end", "ServerEnd.finish", "before"),
+    "before the log is packed": KillPoint("dataset.log_archive", "_compress", "before"),
+    "after the log is packed": KillPoint("dataset.log_archive", "_compress", "after"),
+    "after the log is archived": KillPoint("dataset.log_archive", "archive_logs", "after"),
+    "before the end is reported": KillPoint("ending.server_end", "ServerEnd.tell", "before"),
+}
+"""Steps in the parent by which a stopped server archives its log, in the order in which they come."""
+
+LEASE = {
+    "before the Lease is written": KillPoint("revisions.lease_report", "LeaseReport._write", "before"),
+    "before the Lease is made": KillPoint("revisions.lease_report", "_without_nothing", "before"),
+    "after the Lease is written": KillPoint("revisions.lease_report", "LeaseReport._write", "after"),
+}
+"""Steps in the parent by which a pod reports what it serves."""
+
+STEPS = WORKER | PARENT | REPLACING | CONVERTER | FETCH | ARCHIVE | LEASE
 
 
 class Tokens:

@@ -40,7 +40,9 @@ class Pod:
         unfinished.write_text(json.dumps(document))
         unfinished.rename(self.folder / "serving.json")
 
-    def start(self, *more: str, archive: str | None = None) -> Server:
+    def start(
+        self, *more: str, archive: str | None = None, environment: dict[str, str] | None = None
+    ) -> Server:
         """Start the container: a server, with what the pod has."""
         server = Server(
             *("--serving-config", str(self.folder / "serving.json"), "--threads", "1"),
@@ -48,12 +50,15 @@ class Pod:
             *("--termination-message", str(self.folder / "termination")),
             *("--log-archive", archive or str(self.archive), *more),
             wait=False,
+            environment=environment,
         )
         self._servers.append(server)
         return server
 
-    def serve(self, *more: str, archive: str | None = None) -> Server:
-        server = self.start(*more, archive=archive)
+    def serve(
+        self, *more: str, archive: str | None = None, environment: dict[str, str] | None = None
+    ) -> Server:
+        server = self.start(*more, archive=archive, environment=environment)
         server.port = int(server.wait_for_log(lambda line: "url" in line)["url"].rsplit(":", 1)[1])
         return server
 

@@ -69,7 +69,7 @@ def test_whatever_keeps_a_log_from_its_archive_is_reported(
     monkeypatch.setattr(archiving, "_FIRST_BACKOFF", 0.01)
     monkeypatch.setattr(archiving, "ATTEMPTS_SECONDS", 0.06)
     target = parse_target("--log-archive", str(tmp_path / "pod.log.gz"), Surroundings(tmp_path, {}))
-    told = archiving.with_archive(DONE, [], target, tmp_path)
+    told = archiving.with_archive(DONE, [], target, tmp_path, allow_http=False)
     assert (told.exit_code, told.reason) == (4, Reason.ARCHIVE_FAILED)
     assert said in str(told.archive_error)
     assert (len(asked) > 1) is tried_again
