@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = 300
-"""After this the API server ends a watch, and a new one begins with a look at what is there now."""
-SILENCE_SECONDS = WATCH_SECONDS + 30
+WATCH_SECONDS = 20
+"""After this the API server ends a watch, and a new one begins with a look at what is there now.
+
+Short, for nothing else shows that a connection is lost behind a proxy that still acknowledges its packets.
+"""
+SILENCE_SECONDS = WATCH_SECONDS + 10
 """A connection that is silent for longer is taken for lost."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 30.0
 

@@ -8,11 +8,14 @@ class Newest:
 
     def __init__(self) -> None:
         self._document: bytes | None = None
+        self._last: bytes | None = None
         self._changed = asyncio.Event()
 
     def put(self, document: bytes) -> None:
-        """Replace what was not taken yet."""
-        self._document = document
+        """Replace what was not taken yet. What was put last is nothing new: each watch begins with it."""
+        if document == self._last:
+            return
+        self._document = self._last = document
         self._changed.set()
 
     async def other_than(self, document: bytes) -> None:
