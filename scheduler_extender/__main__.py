@@ -6,12 +6,14 @@ start or go on.
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
@@ -23,18 +25,22 @@ from mcp2026.api.structured_log import configure_logging
 from mcp2026.scheduler_extender.adapters.bindings import Bindings
 from mcp2026.scheduler_extender.adapters.certificates import ServerCertificates
 from mcp2026.scheduler_extender.adapters.cluster_watch import ClusterWatch, cluster_configuration
+from mcp2026.scheduler_extender.adapters.leases import Leases
 from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder
 from mcp2026.scheduler_extender.cache import ClusterCache
+from mcp2026.scheduler_extender.campaigning import Campaign
+from mcp2026.scheduler_extender.cluster_events import Kind
 from mcp2026.scheduler_extender.configuration import parse_configuration
 from mcp2026.scheduler_extender.errors import AddressInUseError, ExtenderError
 from mcp2026.scheduler_extender.gangs import Gangs
+from mcp2026.scheduler_extender.leadership import Alone
 from mcp2026.scheduler_extender.metrics import Metrics
 from mcp2026.scheduler_extender.policy import PolicyInForce
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.scoring_ahead import score_ahead
 from mcp2026.scheduler_extender.server import ExtenderServer
-from mcp2026.scheduler_extender.settings import Settings, read_settings
+from mcp2026.scheduler_extender.settings import ElectionSettings, Settings, read_settings
 
 log = logging.getLogger("mcp2026.scheduler_extender")
 
@@ -83,7 +89,6 @@ async def run(settings: Settings) -> None:
     gangs = Gangs(cache)
     configuration = await cluster_configuration(settings.kubeconfig)
     memo = ScoreMemo()
-    metrics = Metrics(cache, memo)
     watch = ClusterWatch(configuration, cache.apply, lambda kind: metrics.watch_breaks.labels(kind).inc())
     choices = Background("choices")
     certificates = None if settings.tls is None else ServerCertificates(settings.tls)
@@ -91,8 +96,23 @@ async def run(settings: Settings) -> None:
     async with AsyncExitStack() as at_the_end:
         at_the_end.callback(choices.close)
         api = await at_the_end.enter_async_context(client.ApiClient(configuration))
-        binder = Binder(cache, memo, Bindings(api), choices, time.monotonic, gangs, in_force)
-        server = ExtenderServer(cache, memo, metrics, watch.problems, choices, binder, gangs, in_force)
+        campaign = None if settings.election is None else _campaign(settings.election, api, cache, watch)
+        leadership = campaign or Alone()
+        if campaign is not None:
+            at_the_end.push_async_callback(campaign.leave)
+        metrics = Metrics(cache, memo, leadership)
+        binder = Binder(cache, memo, Bindings(api), choices, time.monotonic, gangs, in_force, leadership)
+        server = ExtenderServer(
+            cache,
+            memo,
+            metrics,
+            watch.problems,
+            choices,
+            binder,
+            gangs,
+            in_force,
+            leadership=leadership,
+        )
         at_the_end.callback(server.close)
         runners: list[web.AppRunner] = []
         at_the_end.push_async_callback(_close, server, runners)
@@ -104,10 +124,26 @@ async def run(settings: Settings) -> None:
         loops = [watch.run(), _expire(cache), score_ahead(cache, memo, choices, in_force)]
         if file is not None:
             loops.append(file.follow(in_force.replace, _keep_policy))
+        if campaign is not None:
+            loops.append(campaign.run())
         if certificates is not None:
             loops.append(certificates.follow())
         await _until_stopped(stop, loops)
     log.info("ended on request")
+
+
+def _campaign(
+    settings: ElectionSettings, api: client.ApiClient, cache: ClusterCache, watch: ClusterWatch
+) -> Campaign:
+    async def catch_up() -> None:
+        # What was assumed before another may have led: whatever of it was bound is in the list.
+        cache.expire(math.inf)
+        await watch.relist(Kind.PODS)
+
+    def wall() -> str:
+        return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+    return Campaign(settings, Leases(api), catch_up, time.monotonic, wall)
 
 
 def _keep_policy(problem: str) -> None:

@@ -12,9 +12,10 @@ from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.cache import ClusterCache
 from mcp2026.scheduler_extender.choosing import assignment_for
 from mcp2026.scheduler_extender.cluster_events import ObservedPod
-from mcp2026.scheduler_extender.errors import BindingRefusedError, NoRoomError
+from mcp2026.scheduler_extender.errors import BindingRefusedError, NoRoomError, NotLeadingError
 from mcp2026.scheduler_extender.filtering import NOT_SEEN, refusal
 from mcp2026.scheduler_extender.gangs import Gangs
+from mcp2026.scheduler_extender.leadership import Alone, Leadership
 from mcp2026.scheduler_extender.policy import PolicyInForce
 from mcp2026.scheduler_extender.preferences import Preferences
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
@@ -30,8 +31,8 @@ CHOICES = 8
 class BindingWriter(Protocol):
     """Where bindings are posted."""
 
-    async def bind(self, args: BindingArgs, assignment: GpuAssignment) -> None:
-        """Bind the pod to the node, and write `assignment` to it in the same act.
+    async def bind(self, args: BindingArgs, assignment: GpuAssignment, seconds: float) -> None:
+        """Bind the pod to the node within `seconds` or never, and write `assignment` to it in the same act.
 
         Raises:
             BindingRefusedError: it is not bound.
@@ -61,6 +62,7 @@ class Binder:
         clock: Callable[[], float],
         gangs: Gangs | None = None,
         in_force: PolicyInForce | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
         self._cache = cache
         self._memo = memo
@@ -69,6 +71,7 @@ class Binder:
         self._clock = clock
         self._gangs = gangs or Gangs(cache)
         self._in_force = in_force or PolicyInForce()
+        self._leadership = leadership or Alone()
         self._choosing = asyncio.Lock()
         self._under_way: dict[str, str] = {}
         """By the UID of a pod whose binding is being written: the node."""
@@ -82,15 +85,17 @@ class Binder:
             NoRoomError: the node has filled up since it was said to fit.
             BindingRefusedError: the API server refused; nothing is reserved.
             BindingUncertainError: the outcome is not known; the devices stay reserved for a while.
+            NotLeadingError: another extender may bind by now; nothing is reserved.
 
         """
+        term = self._leadership.term()
         if pod is None:
             pod = await self._writer.read_pod(args)
         if problem := self.is_bound(pod):
             raise BindingRefusedError(problem)
         self._under_way[pod.uid] = args.node
         try:
-            return await self._choose_and_bind(args, pod)
+            return await self._choose_and_bind(args, pod, term)
         finally:
             del self._under_way[pod.uid]
 
@@ -106,11 +111,15 @@ class Binder:
             return f"the pod is bound to {node} already"
         return ""
 
-    async def _choose_and_bind(self, args: BindingArgs, pod: ObservedPod) -> GpuAssignment:
+    async def _choose_and_bind(self, args: BindingArgs, pod: ObservedPod, term: int) -> GpuAssignment:
         async with self._choosing:
             assumed = await self._assume(pod, args.node) if pod.gang is None else self._held(pod, args.node)
         try:
-            await self._writer.bind(args, assumed.assignment)
+            with self._leadership.writing(term) as seconds:
+                await self._writer.bind(args, assumed.assignment, seconds)
+        except NotLeadingError:
+            self._cache.release(assumed.key)
+            raise
         except BindingRefusedError:
             self._gangs.give_back(assumed, self._clock())
             raise

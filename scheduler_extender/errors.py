@@ -55,6 +55,18 @@ class BindingUncertainError(ExtenderError):
     """It is not known whether the pod was bound: its devices stay reserved until the watch tells."""
 
 
+class NotLeadingError(ExtenderError):
+    """This process does not answer; the message says who it is, and who leads instead."""
+
+
+class LeaseChangedError(ExtenderError):
+    """A Lease was not written, for it is another by now than the one that was read."""
+
+
+class LeaseUnknownError(ExtenderError):
+    """The API server does not say what a Lease is, or whether it was written."""
+
+
 class NoRoomError(ExtenderError):
     """The node no longer has what the pod asks for."""
 

@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mcp2026.scheduler_extender.cache import ClusterCache
+from mcp2026.scheduler_extender.leadership import Alone, Leadership
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 
 LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -26,6 +27,8 @@ class Outcome(StrEnum):
     RANKED = "ranked"
     """prioritize gave its list."""
     NOT_SYNCED = "not_synced"
+    STANDING_BY = "standing_by"
+    """Another extender leads."""
     MALFORMED = "malformed"
     FAILED = "failed"
     """An error of ours."""
@@ -34,7 +37,7 @@ class Outcome(StrEnum):
 class Metrics:
     """The instruments, in a registry of their own."""
 
-    def __init__(self, cache: ClusterCache, memo: ScoreMemo) -> None:
+    def __init__(self, cache: ClusterCache, memo: ScoreMemo, leadership: Leadership | None = None) -> None:
         self.registry = CollectorRegistry()
         self.decisions = Counter(
             "mcp2026_extender_decisions",
@@ -55,13 +58,14 @@ class Metrics:
             ("kind",),
             registry=self.registry,
         )
-        self.registry.register(_StateCollector(cache, memo))
+        self.registry.register(_StateCollector(cache, memo, leadership or Alone()))
 
 
 class _StateCollector(Collector):
-    def __init__(self, cache: ClusterCache, memo: ScoreMemo) -> None:
+    def __init__(self, cache: ClusterCache, memo: ScoreMemo, leadership: Leadership) -> None:
         self._cache = cache
         self._memo = memo
+        self._leadership = leadership
 
     def collect(self) -> Iterator[Metric]:
         objects = GaugeMetricFamily(
@@ -82,4 +86,12 @@ class _StateCollector(Collector):
         scores.add_metric(("memo",), self._memo.hits)
         scores.add_metric(("computed",), self._memo.misses)
         classes = GaugeMetricFamily("mcp2026_extender_score_classes", "Classes remembered.", len(self._memo))
-        yield from (objects, synced, scores, classes)
+        leading = GaugeMetricFamily(
+            "mcp2026_extender_leading",
+            "1 while this extender answers the verbs, 0 while another one does.",
+            int(self._leadership.standing().leads),
+        )
+        terms = CounterMetricFamily(
+            "mcp2026_extender_terms", "How often this extender has become the leader.", self._leadership.terms
+        )
+        yield from (objects, synced, scores, classes, leading, terms)

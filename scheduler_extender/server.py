@@ -33,10 +33,12 @@ from mcp2026.scheduler_extender.errors import (
     InvalidQuantityError,
     MalformedRequestError,
     NoRoomError,
+    NotLeadingError,
     NotSyncedError,
 )
 from mcp2026.scheduler_extender.filtering import Filtered, filter_nodes
 from mcp2026.scheduler_extender.gangs import Gangs
+from mcp2026.scheduler_extender.leadership import Alone, Leadership
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
 from mcp2026.scheduler_extender.policy import Policy, PolicyInForce
 from mcp2026.scheduler_extender.preempting import preempt
@@ -102,6 +104,7 @@ class ExtenderServer:
         gangs: Gangs | None = None,
         in_force: PolicyInForce | None = None,
         clock: Callable[[], float] = monotonic,
+        leadership: Leadership | None = None,
     ) -> None:
         self._cache = cache
         self._memo = memo
@@ -114,6 +117,7 @@ class ExtenderServer:
         self._admission = Admission(self._gangs, memo, choices, clock)
         self._in_force = in_force or PolicyInForce()
         self._clock = clock
+        self._leadership = leadership or Alone()
         self._pods: OrderedDict[str, ObservedPod] = OrderedDict()
         self._decisions = DecisionLog()
         self._noting: set[asyncio.Task[None]] = set()
@@ -250,7 +254,7 @@ class ExtenderServer:
                 limit = f"the body is over {MAX_BODY_BYTES} bytes; set nodeCacheCapable: true"
                 return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit)
             started = perf_counter()
-            response, outcome, uid = await _respond(verb, answer, body)
+            response, outcome, uid = await _respond(verb, self._if_leading(answer), body)
             seconds = perf_counter() - started
             self._metrics.decisions.labels(verb, outcome).inc()
             self._metrics.latency.labels(verb).observe(seconds)
@@ -259,6 +263,13 @@ class ExtenderServer:
             return response
 
         return handle
+
+    def _if_leading(self, answer: _Verb) -> _Verb:
+        async def answer_if_leading(body: bytes) -> _Answered:
+            self._leadership.term()
+            return await answer(body)
+
+        return answer_if_leading
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -270,7 +281,9 @@ class ExtenderServer:
             self._snapshot()
         except NotSyncedError as error:
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{error}\n")
-        return web.Response(text="ok\n")
+        standing = self._leadership.standing()
+        status = HTTPStatus.OK if standing.leads or not standing.asked else HTTPStatus.SERVICE_UNAVAILABLE
+        return web.Response(status=status, text=f"{standing.words or 'ok'}\n")
 
     async def _page(self, _: web.Request) -> web.Response:
         headers = {"Content-Security-Policy": PAGE_POLICY}
@@ -330,6 +343,10 @@ async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response,
         return _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error)), Outcome.NOTHING_FITS, ""
     except NotSyncedError as error:
         return _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error)), Outcome.NOT_SYNCED, ""
+    except NotLeadingError as error:
+        response = _refusal(verb, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        response.force_close()  # a caller that comes through a Service reaches the leader by a new connection
+        return response, Outcome.STANDING_BY, ""
     except InvalidQuantityError as error:
         return _refusal(verb, HTTPStatus.BAD_REQUEST, str(error)), Outcome.MALFORMED, ""
     except Exception:

@@ -3,12 +3,11 @@
 from http import HTTPStatus
 from typing import Any
 
-import aiohttp
-import msgspec
 from kubernetes.aio import client
 
 from mcp2026.api.gpu_assignment import GpuAssignment, format_gpu_assignment
 from mcp2026.api.names import GPU_ASSIGNMENT_ANNOTATION
+from mcp2026.scheduler_extender.adapters.api_requests import NoAnswerError, ask, message_of
 from mcp2026.scheduler_extender.cluster_events import Kind, ObservedPod, observe
 from mcp2026.scheduler_extender.errors import BindingRefusedError, BindingUncertainError
 from mcp2026.scheduler_extender.wire import BindingArgs
@@ -30,7 +29,8 @@ class Bindings:
             BindingUncertainError: the API server does not answer.
 
         """
-        body = await self._call("GET", f"/api/v1/namespaces/{args.namespace}/pods/{args.name}")
+        path = f"/api/v1/namespaces/{args.namespace}/pods/{args.name}"
+        body = await self._call("GET", path, None, REQUEST_SECONDS)
         pod = observe(Kind.PODS, body)
         assert isinstance(pod, ObservedPod)
         if pod.uid != args.uid:
@@ -39,8 +39,10 @@ class Bindings:
             )
         return pod
 
-    async def bind(self, args: BindingArgs, assignment: GpuAssignment) -> None:
+    async def bind(self, args: BindingArgs, assignment: GpuAssignment, seconds: float) -> None:
         """Bind the pod to the node; its annotation and its node are written in one act.
+
+        The API server, too, gives up after `seconds`.
 
         Raises:
             BindingRefusedError: it is not bound.
@@ -56,37 +58,18 @@ class Bindings:
             "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": args.node},
         }
-        await self._call("POST", f"/api/v1/namespaces/{args.namespace}/pods/{args.name}/binding", binding)
+        seconds = min(seconds, REQUEST_SECONDS)
+        path = f"/api/v1/namespaces/{args.namespace}/pods/{args.name}/binding?timeout={seconds:.3f}s"
+        await self._call("POST", path, binding, seconds)
 
-    async def _call(self, verb: str, path: str, body: dict[str, Any] | None = None) -> bytes:
-        method, url, headers, content, _ = await self._api.param_serialize(
-            verb,
-            path,
-            header_params={"Accept": "application/json", "Content-Type": "application/json"},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
+    async def _call(self, verb: str, path: str, body: dict[str, Any] | None, seconds: float) -> bytes:
         try:
-            answer = await self._api.call_api(
-                method, url, headers, content, _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)
-            )
-            response: aiohttp.ClientResponse = answer.response
-            async with response:
-                text = await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise BindingUncertainError(
-                f"the API server does not answer: {error or type(error).__name__}"
-            ) from error
-        if response.status < HTTPStatus.BAD_REQUEST:
+            status, text = await ask(self._api, verb, path, body, seconds)
+        except NoAnswerError as error:
+            raise BindingUncertainError(str(error)) from error
+        if status < HTTPStatus.BAD_REQUEST:
             return text
-        problem = f"{response.status}: {_message(text)}"
-        if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        problem = f"{status}: {message_of(text)}"
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise BindingUncertainError(problem)
         raise BindingRefusedError(problem)
-
-
-def _message(body: bytes) -> str:
-    try:
-        return str(msgspec.json.decode(body, type=dict[str, object]).get("message", ""))
-    except msgspec.DecodeError:
-        return body[:200].decode(errors="replace")

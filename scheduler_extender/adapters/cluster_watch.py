@@ -18,7 +18,7 @@ import msgspec
 from kubernetes.aio import client, config
 
 from mcp2026.api.names import API_VERSION, GPU_TOPOLOGY_PLURAL
-from mcp2026.scheduler_extender.cluster_events import ClusterEvent, Kind
+from mcp2026.scheduler_extender.cluster_events import ClusterEvent, Kind, Listed
 from mcp2026.scheduler_extender.errors import NoClusterError, WatchExpiredError, WatchRefusedError
 from mcp2026.scheduler_extender.watching import ListWatch, Request
 
@@ -83,12 +83,36 @@ class ClusterWatch:
         self._on_break = on_break
         self.problems: dict[str, str] = {}
         """By kind: why it cannot be read at the moment."""
+        self._relisting: dict[Kind, list[asyncio.Event]] = {kind: [] for kind in Kind}
+        """Of each kind: set when the next list has been taken."""
+        self._watched: dict[Kind, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Follow all kinds until cancelled. Outages of the API server are waited out."""
         async with client.ApiClient(self._configuration) as api, asyncio.TaskGroup() as kinds:
             for kind in Kind:
-                kinds.create_task(self._follow(api, ListWatch(kind, SELECTORS.get(kind, ""))), name=kind)
+                kinds.create_task(self._follow_anew(api, kind), name=kind)
+
+    async def relist(self, kind: Kind) -> None:
+        """Return when the sink has taken a list of `kind` that was begun after this call."""
+        listed = asyncio.Event()
+        self._relisting[kind].append(listed)
+        if kind in self._watched:
+            self._watched[kind].cancel()  # with the list that it may be taking: that was begun before
+        await listed.wait()
+
+    async def _follow_anew(self, api: client.ApiClient, kind: Kind) -> None:
+        """Follow `kind`, and begin with a list anew whenever `relist` asks for it."""
+        while True:
+            following = asyncio.create_task(self._follow(api, ListWatch(kind, SELECTORS.get(kind, ""))))
+            self._watched[kind] = following
+            try:
+                await asyncio.wait((following,))
+            finally:
+                following.cancel()
+                await asyncio.wait((following,))
+            if not following.cancelled():
+                following.result()
 
     async def _follow(self, api: client.ApiClient, listwatch: ListWatch) -> None:
         clock = asyncio.get_running_loop().time
@@ -100,6 +124,8 @@ class ClusterWatch:
             try:
                 async for event in self._events(api, listwatch, request):
                     self._sink(event)
+                    if isinstance(event, Listed):
+                        self._tell_relisted(kind)
                 if self.problems.pop(kind, None):
                     log.info("reading %s again", kind)
                 lasted = clock() - started
@@ -117,6 +143,11 @@ class ClusterWatch:
                 self._broken(kind, str(error) or type(error).__name__)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _tell_relisted(self, kind: Kind) -> None:
+        for listed in self._relisting[kind]:
+            listed.set()
+        self._relisting[kind].clear()
 
     def _broken(self, kind: Kind, problem: str) -> None:
         if self.problems.get(kind) != problem:

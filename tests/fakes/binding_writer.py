@@ -19,6 +19,8 @@ class ApiServer:
         self.pods: dict[str, dict[str, Any]] = {}
         self.bound: dict[str, GpuAssignment] = {}
         self.failure: Exception | None = None
+        self.seconds = 0.0
+        """Within which the last binding was to end."""
 
     def add(self, name: str, gpus: int) -> BindingArgs:
         self.pods[name] = pod(name, gpus)
@@ -31,7 +33,8 @@ class ApiServer:
         assert isinstance(found, ObservedPod)
         return found
 
-    async def bind(self, args: BindingArgs, assignment: GpuAssignment) -> None:
+    async def bind(self, args: BindingArgs, assignment: GpuAssignment, seconds: float) -> None:
+        self.seconds = seconds
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
