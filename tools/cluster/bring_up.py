@@ -82,4 +82,5 @@ def _start(
             from tools.cluster.kwok import start_kwok
 
             start_control_plane(record, options, report)
-            start_kwok(Cluster(record), kwok_nodes, kwok_resources, report)
+            extra = options.extra_arguments.get("kwok", ())
+            start_kwok(Cluster(record), kwok_nodes, kwok_resources, report, extra)

@@ -48,7 +48,13 @@ def played_node(
     }
 
 
-def start_kwok(cluster: Cluster, nodes: int, resources: Mapping[str, str], report: Report) -> None:
+def start_kwok(
+    cluster: Cluster,
+    nodes: int,
+    resources: Mapping[str, str],
+    report: Report,
+    extra_arguments: Sequence[str] = (),
+) -> None:
     """Start kwok beside a control plane and return when its first nodes are Ready."""
     (port,) = claim(cluster.record, 1)
     arguments = [
@@ -59,6 +65,7 @@ def start_kwok(cluster: Cluster, nodes: int, resources: Mapping[str, str], repor
         "--node-lease-duration-seconds=40",
         f"--config={STAGES}",
         "-v=-4",  # warnings and errors: a line for each pod costs time with thousands of them
+        *extra_arguments,
     ]
     program = start(cluster.record, "kwok", [build("kwok", report), *arguments])
     wait_ready(program, HttpProbe(f"http://127.0.0.1:{port}/healthz"), READY_TIMEOUT_S)
