@@ -184,6 +184,12 @@ def what_if(
     mig_layout: Annotated[
         list[str] | None, typer.Option(help="NODE:INDEX=PROFILE,…: as if this idle GPU were cut so.")
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="The scheduler's policy, in the form of the extender's --config. Default: its own."
+        ),
+    ] = None,
     why: Annotated[bool, typer.Option("--why", help="Explain each decision.")] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
 ) -> None:
@@ -191,7 +197,8 @@ def what_if(
     from mcp2026.cli.what_if_command import what_if as place
 
     as_json = output == "json"
-    typer.echo(place(file, snapshot, save, add_node or [], mig_layout or [], why=why, as_json=as_json))
+    nodes, layouts = add_node or [], mig_layout or []
+    typer.echo(place(file, snapshot, save, nodes, layouts, config, why=why, as_json=as_json))
 
 
 @app.command()

@@ -1,26 +1,29 @@
 """The cluster that what-if starts from: read from the API server or a file, and changed as asked."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
+from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.gpu_sharing import SharingStatus
 from mcp2026.api.gpu_topology import MigDevice, parse_gpu_topology
-from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.cli.api_server import ApiServerError, api_server
 from mcp2026.cli.errors import CommandError
+from mcp2026.cli.what_if_pods import LONGEST_NAME
 from mcp2026.scheduler_extender.what_if import ClusterDocuments
+from mcp2026.topology.errors import MigPlanError
 from mcp2026.topology.idle_machine import idle_status
 from mcp2026.topology.machine import machine_from_file
 from mcp2026.topology.mig.planner import plan_layout
 from mcp2026.topology.mig.tables import geometry_of
 
 TIMEOUT_SECONDS = 60
+NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 PATHS = {
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/pods",
@@ -59,19 +62,36 @@ def from_file(path: Path) -> ClusterDocuments:
 
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in PATHS}
-        for item in document["items"]:
-            if item["kind"] in found:
-                found[item["kind"]].append(item)
+        document = json.loads(path.read_bytes())
     except OSError as error:
         raise CommandError(f"--snapshot {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CommandError(
-            f"--snapshot {path}: not what `kubectl get nodes,pods,gputopologies,pdb -A -o json` writes: "
-            f"{error!r}"
-        ) from error
+    except UnicodeDecodeError as error:
+        raise _no_snapshot(path, f"{error.reason} in {error.encoding} at byte {error.start}") from error
+    except ValueError as error:
+        raise _no_snapshot(path, f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise _no_snapshot(path, "nested too deeply") from error
+    items = document.get("items") if isinstance(document, dict) else None
+    if not isinstance(items, list):
+        raise _no_snapshot(path, "no list `items`")
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in PATHS}
+    for place, item in enumerate(items):
+        if not _is_named(item):
+            raise _no_snapshot(path, f"items[{place}] has no kind and metadata.name")
+        if item["kind"] in found:
+            found[item["kind"]].append(item)
     return _sorted_by_kind(found)
+
+
+def _is_named(item: Any) -> bool:
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return isinstance(name, str) and isinstance(item.get("kind"), str)
+
+
+def _no_snapshot(path: Path, problem: str) -> CommandError:
+    written = "what `kubectl get nodes,pods,gputopologies,pdb -A -o json` writes"
+    return CommandError(f"--snapshot {path}: {problem}; allowed: {written}")
 
 
 def to_file(documents: ClusterDocuments, path: Path) -> None:
@@ -114,6 +134,11 @@ def with_node(documents: ClusterDocuments, asked: str) -> ClusterDocuments:
     name, separator, file = asked.partition("=")
     if not (name and separator and file):
         raise CommandError(f"--add-node {asked}: allowed: NAME=FILE, a machine as in tests/topologies")
+    if not NODE_NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        raise CommandError(
+            f"--add-node {asked}: {name} names no node; "
+            f"allowed: at most {LONGEST_NAME} of a-z, 0-9, - and ., with a letter or digit at both ends"
+        )
     if any(node["metadata"]["name"] == name for node in documents.nodes):
         raise CommandError(f"--add-node {asked}: the cluster has a node of this name")
     status = msgspec.to_builtins(idle_status(machine_from_file(Path(file))))
@@ -128,33 +153,40 @@ def with_mig_layout(documents: ClusterDocuments, asked: str) -> ClusterDocuments
     """Return `documents` with an idle GPU cut as `asked`: ``NODE:INDEX=PROFILE,PROFILE``.
 
     Raises:
-        CommandError: it is not of that form, or there is no such GPU, or it is in use.
-        TopologyError: the GPU cannot be cut so.
+        CommandError: it is not of that form, or there is no such GPU, or it is in use or cannot be cut so.
 
     """
     place, separator, profiles = asked.partition("=")
     node, colon, index = place.rpartition(":")
-    if not (node and colon and separator and profiles and index.isdecimal()):
+    names = [name.strip() for name in profiles.split(",")]
+    if not (node and colon and separator and all(names) and index.isdecimal()):
         raise CommandError(f"--mig-layout {asked}: allowed: NODE:INDEX=PROFILE,… such as a:0=3g.40gb,3g.40gb")
     for document in documents.gpu_topologies:
         if document["metadata"]["name"] == node:
-            changed = _cut(document, int(index), profiles.split(","), asked)
+            changed = _cut(document, int(index), names, asked)
             rest = (changed if each is document else each for each in documents.gpu_topologies)
             return replace(documents, gpu_topologies=tuple(rest))
     raise CommandError(f"--mig-layout {asked}: the cluster has no GPUTopology {node}")
 
 
 def _cut(document: Mapping[str, Any], index: int, profiles: list[str], asked: str) -> dict[str, Any]:
-    status = parse_gpu_topology(dict(document)).status
+    try:
+        status = parse_gpu_topology(dict(document)).status
+    except InvalidResourceError as error:
+        raise CommandError(f"--mig-layout {asked}: the node's GPUTopology cannot be read: {error}") from error
     gpu = next((each for each in status.gpus if each.index == index), None)
     if gpu is None:
-        raise CommandError(f"--mig-layout {asked}: no GPU {index}; there are {len(status.gpus)}")
+        there = ", ".join(str(each.index) for each in status.gpus) or "none"
+        raise CommandError(f"--mig-layout {asked}: no GPU {index}; allowed: {there}")
     if gpu.held_by is not None or gpu.allocations:
         raise CommandError(f"--mig-layout {asked}: GPU {index} is in use")
     geometry = geometry_of(gpu.product, gpu.memory_mi_b)
     if geometry is None:
         raise CommandError(f"--mig-layout {asked}: {gpu.product} cannot be cut, or how is not known")
-    plan = plan_layout(geometry.profiles, (), (), profiles)
+    try:
+        plan = plan_layout(geometry.profiles, (), (), profiles)
+    except MigPlanError as error:
+        raise CommandError(f"--mig-layout {asked}: {error}") from error
     devices = tuple(
         MigDevice(
             uuid=f"MIG-what-if-{_last_part(gpu.uuid)}-{made.start}",
@@ -173,42 +205,3 @@ def _cut(document: Mapping[str, Any], index: int, profiles: list[str], asked: st
 def _last_part(uuid: str) -> str:
     """Return what tells GPUs of a node apart, within the kubelet's limit for names of devices."""
     return uuid.rpartition("-")[2]
-
-
-def pods_from_file(path: Path) -> list[dict[str, Any]]:
-    """Return the pods in a YAML file of one or more documents; a Deployment or Job gives its template's pods.
-
-    Raises:
-        CommandError: the file cannot be read, or a document has no pods.
-
-    """
-    try:
-        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise CommandError(f"-f {path}: {error.strerror}") from error
-    except NOT_YAML as error:
-        raise CommandError(f"-f {path}: not YAML: {error}") from error
-    return [pod for document in documents if document for pod in _pods_of(path, document)]
-
-
-def _pods_of(path: Path, document: Any) -> list[dict[str, Any]]:
-    try:
-        kind, metadata, spec = document["kind"], document["metadata"], document["spec"]
-        name, namespace = metadata["name"], metadata.get("namespace", "default")
-        if kind == "Pod":
-            return [_pod(name, namespace, spec)]
-        if kind in ("Deployment", "StatefulSet", "Job", "ReplicaSet"):
-            count = spec.get("parallelism" if kind == "Job" else "replicas", 1)
-            template = spec["template"]["spec"]
-            return [_pod(f"{name}-{number}", namespace, template) for number in range(count)]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CommandError(f"-f {path}: a document is no Kubernetes object: {error!r}") from error
-    raise CommandError(f"-f {path}: {kind}; allowed: Pod, Deployment, StatefulSet, ReplicaSet, Job")
-
-
-def _pod(name: str, namespace: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    without_node = {key: value for key, value in spec.items() if key != "nodeName"}
-    return {
-        "metadata": {"name": name, "namespace": namespace, "uid": f"what-if-{namespace}-{name}"},
-        "spec": without_node,
-    }

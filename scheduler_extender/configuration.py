@@ -7,6 +7,7 @@ import yaml
 
 from mcp2026.api.errors import ConfigurationError, InvalidResourceError
 from mcp2026.api.schema_errors import explain
+from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.scheduler_extender.policy import (
     GANG_DEADLINE_S,
     LatencyModel,
@@ -50,7 +51,7 @@ def parse_configuration(text: str, source: str) -> Policy:
     """
     try:
         document: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except NOT_YAML as error:
         raise ConfigurationError(source, f"not YAML: {error}") from error
     try:
         return _policy(_converted({} if document is None else document))

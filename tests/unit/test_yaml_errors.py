@@ -9,10 +9,11 @@ from mcp2026.api.errors import ConfigurationError
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.model_file import read_model
 from mcp2026.cli.topology_command import _replay
-from mcp2026.cli.what_if_cluster import pods_from_file
+from mcp2026.cli.what_if_pods import pods_from_file
 from mcp2026.device_plugin.adapters.credentials import find_credentials
 from mcp2026.device_plugin.configuration import parse_configuration
 from mcp2026.device_plugin.errors import NoCredentialsError
+from mcp2026.scheduler_extender.configuration import parse_configuration as parse_policy
 from mcp2026.topology.errors import MachineFormatError
 from mcp2026.topology.machine import machine_from_file
 
@@ -31,6 +32,7 @@ READERS = [
     pytest.param(
         lambda path: parse_configuration(path.read_text(), str(path)), ConfigurationError, id="plugin"
     ),
+    pytest.param(lambda path: parse_policy(path.read_text(), str(path)), ConfigurationError, id="extender"),
     pytest.param(
         lambda path: find_credentials({"KUBECONFIG": str(path)}), NoCredentialsError, id="kubeconfig"
     ),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from mcp2026.api.names import GANG_ANNOTATION, GANG_SIZE_ANNOTATION, MODEL_LABEL, SLO_LATENCY_ANNOTATION
 from mcp2026.cli.__main__ import app
 from mcp2026.cli.errors import CommandError
 from mcp2026.cli.what_if_command import what_if
@@ -42,7 +43,7 @@ def cluster(folder: Path, *topologies: dict[str, Any], bound: tuple[dict[str, An
 
 
 def asked(file: Path, snapshot: Path, **more: Any) -> list[dict[str, Any]]:
-    wishes = {"save": None, "nodes": (), "layouts": (), "why": False} | more
+    wishes = {"save": None, "nodes": (), "layouts": (), "config": None, "why": False} | more
     decisions: list[dict[str, Any]] = json.loads(what_if([file], snapshot, as_json=True, **wishes))
     return decisions
 
@@ -52,6 +53,11 @@ def devices(decision: dict[str, Any]) -> list[str]:
 
 
 GPU = "mcp2026.io/gpu"
+OF_GPUS = (
+    "kind: Pod\nmetadata: {{name: x}}\n"
+    "spec: {{containers: [{{name: c, resources: {{limits: {{mcp2026.io/gpu: {}}}}}}}]}}"
+)
+OF_REPLICAS = "kind: Deployment\nmetadata: {{name: x}}\nspec: {{replicas: {}, template: {{spec: {{}}}}}}"
 
 
 def test_each_pod_sees_those_before_it(tmp_path: Path) -> None:
@@ -117,10 +123,15 @@ def test_text_is_a_table_and_with_why_the_reasons(tmp_path: Path) -> None:
         ({"nodes": ("m=nowhere.yaml",)}, "nowhere.yaml"),
         ({"layouts": ("n=3g.40gb",)}, "allowed: NODE:INDEX=PROFILE"),
         ({"layouts": ("m:0=3g.40gb",)}, "no GPUTopology m"),
-        ({"layouts": ("n:9=3g.40gb",)}, "no GPU 9; there are 4"),
+        ({"nodes": ("N_1=x.yaml",)}, "N_1 names no node; allowed: at most 253"),
+        ({"layouts": ("n:9=3g.40gb",)}, "no GPU 9; allowed: 0, 1, 2, 3"),
+        ({"layouts": ("n:1=3g.40gb,",)}, "allowed: NODE:INDEX=PROFILE"),
         ({"layouts": ("n:0=3g.40gb",)}, "GPU 0 is in use"),
-        ({"layouts": ("n:1=9g.40gb",)}, "9g.40gb"),
-        ({"layouts": ("n:1=7g.80gb,1g.10gb",)}, "7g.80gb"),
+        (
+            {"layouts": ("n:1=9g.40gb",)},
+            "--mig-layout n:1=9g.40gb: .*9g.40gb: not one of this GPU; allowed: ",
+        ),
+        ({"layouts": ("n:1=7g.80gb,1g.10gb",)}, "--mig-layout .*8 compute slices; allowed: at most 7"),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_by_name(
@@ -134,10 +145,16 @@ def test_a_change_that_cannot_be_is_refused_by_name(
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("kind: Service\nmetadata: {name: x}\nspec: {}", "Service; allowed: Pod, Deployment"),
-        ("- 1", "no Kubernetes object"),
-        ("kind: Pod", "no Kubernetes object"),
+        ("kind: Service\nmetadata: {name: x}\nspec: {}", "kind: 'Service'; allowed: Pod, Deployment"),
+        ("- 1", "kind: is missing; allowed: Pod"),
+        ("kind: Pod", r"Pod.metadata: is required"),
         ("{", "not YAML"),
+        ("", "no pods; allowed: Pod, Deployment"),
+        ("kind: Pod\nmetadata: {name: x}\nspec: {containers: 3}", r"pod default/x.spec.containers: 3"),
+        (OF_GPUS.format("1.5"), "gpu: 1.5 is no amount of devices"),
+        (OF_GPUS.format("many"), "gpu: 'many' is no amount of devices"),
+        (OF_REPLICAS.format("two"), "Deployment.spec.replicas: 'two' is not allowed; allowed: an integer"),
+        (OF_REPLICAS.format(10**9), "Deployment.spec.replicas: 1000000000 is out of range"),
     ],
 )
 def test_a_file_without_pods_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
@@ -147,9 +164,126 @@ def test_a_file_without_pods_is_refused(tmp_path: Path, content: str, complaint:
         asked(path, cluster(tmp_path))
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"items": 1}', '{"items": [{}]}', "null"])
-def test_a_snapshot_of_another_shape_is_refused(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "not JSON"),
+        (b"[]", "no list `items`"),
+        (b'{"items": 1}', "no list `items`"),
+        (b'{"items": [{}]}', r"items\[0\] has no kind and metadata.name"),
+        (b'{"items": [{"kind": "Node", "metadata": "x"}]}', r"items\[0\] has no kind and metadata.name"),
+        (b"null", "no list `items`"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"items": "\xff"}', "invalid start byte in utf-8 at byte 11"),
+    ],
+)
+def test_a_snapshot_of_another_shape_is_refused_in_one_line(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
     path = tmp_path / "snapshot.json"
-    path.write_text(content)
-    with pytest.raises(CommandError, match=r"--snapshot .*kubectl get"):
-        asked(pods(tmp_path, {GPU: 1}), path)
+    path.write_bytes(content)
+    with pytest.raises(
+        CommandError, match=rf"--snapshot .*: {problem}.*; allowed: what `kubectl get"
+    ) as refused:
+        asked(pods(tmp_path, {GPU: 1}), path, nodes=("m=x.yaml",))
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_files_that_windows_wrote_are_read(tmp_path: Path, encoding: str) -> None:
+    snapshot, file = cluster(tmp_path, topology("n", PAIRS)), pods(tmp_path, {GPU: 2})
+    for path in (snapshot, file):
+        path.write_bytes(path.read_text().encode(encoding))
+    assert asked(file, snapshot)[0]["node"] == "n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "complaint"),
+    [
+        ("Pod", {"spec": 3}, r"of the cluster, pods default/a: not the shape .*\$.spec"),
+        ("Node", {"metadata": {"name": "n", "labels": 3}}, r"of the cluster, nodes n: .*\$.metadata.labels"),
+    ],
+)
+def test_an_object_of_the_cluster_that_cannot_be_read_is_named(
+    tmp_path: Path, kind: str, change: dict[str, Any], complaint: str
+) -> None:
+    snapshot = cluster(tmp_path, topology("n", PAIRS), bound=(pod("a", 1, "n"),))
+    document = json.loads(snapshot.read_text())
+    next(each for each in document["items"] if each["kind"] == kind).update(change)
+    snapshot.write_text(json.dumps(document))
+    with pytest.raises(CommandError, match=complaint):
+        asked(pods(tmp_path, {GPU: 1}), snapshot)
+
+
+def test_a_gpu_of_a_topology_that_cannot_be_read_cannot_be_cut(tmp_path: Path) -> None:
+    document = topology("n", PAIRS)
+    document["status"]["gpus"] = "x"
+    snapshot = cluster(tmp_path, document)
+    with pytest.raises(CommandError, match=r"--mig-layout n:0=3g.40gb: .*status.gpus: 'x' is not allowed"):
+        asked(pods(tmp_path, {GPU: 1}), snapshot, layouts=("n:0=3g.40gb",))
+
+
+# ---- the policy ----
+
+
+def marked(folder: Path, count: int, gpus: int, **metadata: dict[str, str]) -> Path:
+    """A file with so many pods of a gang or a model, as `metadata` has it."""
+    path = folder / "marked.yaml"
+    spec = {"containers": [{"name": "main", "resources": {"limits": {GPU: gpus}}}]}
+    documents = [
+        {"kind": "Pod", "metadata": {"name": f"m{n}", **metadata}, "spec": spec} for n in range(count)
+    ]
+    path.write_text("\n---\n".join(map(json.dumps, documents)))
+    return path
+
+
+TWO_NODES = (topology("a", "hgx-h100-8gpu"), topology("b", PAIRS))
+PROMISE = {SLO_LATENCY_ANNOTATION: "25"}
+POLICY = """
+latency:
+  - {model: resnet50, product: NVIDIA H100 80GB HBM3, p95Ms: 14}
+  - {model: resnet50, product: NVIDIA A100 80GB PCIe, p95Ms: 40}
+"""
+
+
+def test_pods_go_where_the_policy_of_a_file_puts_them(tmp_path: Path) -> None:
+    """The pod's own labels and annotations count too: its model, and what it was promised."""
+    snapshot = cluster(tmp_path, *TWO_NODES)
+    file = marked(tmp_path, 1, 1, labels={MODEL_LABEL: "resnet50"}, annotations=PROMISE)
+    config = tmp_path / "policy.yaml"
+    config.write_text(POLICY)
+    assert asked(file, snapshot)[0]["node"] == "b"
+    assert asked(file, snapshot, config=config)[0]["node"] == "a"
+    config.write_text("\ufeff" + POLICY, encoding="utf-8")
+    assert asked(file, snapshot, config=config)[0]["node"] == "a", "with a byte order mark"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("packing: Full", "configuration.packing: 'Full' is not allowed; allowed: Pack or Spread"),
+        ("a: 2026-13-45", "not YAML"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused_by_file_and_field(
+    tmp_path: Path, content: str | None, complaint: str
+) -> None:
+    config = tmp_path / "policy.yaml"
+    if content is not None:
+        config.write_text(content)
+    arguments = ["--snapshot", str(cluster(tmp_path, *TWO_NODES)), "--config", str(config)]
+    with pytest.raises(CommandError, match=rf"--config .*policy.yaml: {complaint}"):
+        CliRunner().invoke(
+            app, ["what-if", "-f", str(pods(tmp_path, {GPU: 1})), *arguments], catch_exceptions=False
+        )
+
+
+def test_a_gang_goes_whole_or_not_at_all(tmp_path: Path) -> None:
+    snapshot = cluster(tmp_path, *TWO_NODES)
+    gang = {GANG_ANNOTATION: "t", GANG_SIZE_ANNOTATION: "3"}
+    fits = asked(marked(tmp_path, 3, 4, annotations=gang), snapshot)
+    assert sorted(decision["node"] for decision in fits) == ["a", "a", "b"]
+    too_large = asked(marked(tmp_path, 3, 8, annotations=gang), snapshot)
+    assert [decision["node"] for decision in too_large] == ["", "", ""]
+    assert "gang t: 1 of 3 pods" in json.dumps(too_large[0]["refused"])
