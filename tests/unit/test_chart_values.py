@@ -11,6 +11,7 @@ import yaml
 
 from mcp2026.api import names
 from mcp2026.api.gpu_devices import mig_resource
+from mcp2026.scheduler_extender.settings import LEASE_NAME
 from mcp2026.topology.mig.tables import GEOMETRIES
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +114,7 @@ def test_the_priority_class_is_the_promised_one() -> None:
 
 def test_ports_and_the_name_of_the_scheduler_are_those_of_the_api() -> None:
     assert f'"mcp2026.schedulerName" -}}}}\n{names.SCHEDULER_NAME}\n' in template("_helpers.tpl")
+    assert f'"mcp2026.extenderLease" -}}}}\n{LEASE_NAME}\n' in template("_helpers.tpl")
     assert f"urlPrefix: http://127.0.0.1:{names.EXTENDER_PORT}/v1" in template("scheduler-config.yaml")
     assert f"--port={names.EXTENDER_PORT}" in template("scheduler.yaml")
     assert f"--metrics-port={names.METRICS_PORT}" in template("scheduler.yaml")

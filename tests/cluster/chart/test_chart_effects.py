@@ -140,6 +140,17 @@ def test_the_programs_understand_their_command_lines(render: Callable[..., list[
         settings = read_extender_settings(extender["command"][1:], {})
         assert extender["command"][0] == "mcp2026-scheduler-extender"
         assert settings.metrics_port == extender["ports"][0]["containerPort"]
+        assert settings.election is not None
+        election = yaml.safe_load(by_kind(objects, "ConfigMap", "scheduler")["data"]["scheduler.yaml"])[
+            "leaderElection"
+        ]
+        schedulers = f"{election['resourceNamespace']}/{election['resourceName']}"
+        assert settings.election.beside == schedulers
+        rights = by_kind(objects, "Role", "scheduler-lease")["rules"]
+        written = {lease.partition("/")[2] for lease in (settings.election.lease, schedulers)}
+        assert {name for rule in rights for name in rule.get("resourceNames", ())} == written
+        named = {each["name"]: each for each in extender["env"]}
+        assert named["POD_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
 
         plugin = containers(by_kind(objects, "DaemonSet"))["device-plugin"]
         assert plugin["command"][0] == "mcp2026-device-plugin"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from mcp2026.api import names
+from mcp2026.scheduler_extender.settings import LEASE_NAME
 from tests.cluster.chart.rendering import (
     containers,
 )
@@ -75,9 +77,16 @@ def test_scheduler_and_extender_work_with_the_rights_and_the_configuration_of_th
     file = tmp_path / "scheduler.yaml"
     file.write_text(yaml.safe_dump(configuration))
 
+    deployed = containers(control_plane.get("deployment", "mcp2026-scheduler", "-n", installed))["extender"]
+    # In a pod, the name of the host is that of the pod.
+    host = socket.gethostname()
+    election = [
+        flag.replace("$(POD_NAME)", host) for flag in deployed["command"] if flag.startswith("--leader-elect")
+    ]
     extender = [
         sys.executable, "-P", "-m", "mcp2026.scheduler_extender", "--port", str(extender_port),
         "--metrics-host", "127.0.0.1", "--metrics-port", str(health_port), "--kubeconfig", str(kubeconfig),
+        *election,
     ]  # fmt: skip
     scheduler = [
         str(program_path("kube-scheduler")), f"--config={file}", f"--secure-port={secure_port}",
@@ -114,15 +123,14 @@ def test_scheduler_and_extender_work_with_the_rights_and_the_configuration_of_th
             running(scheduler, tmp_path / "scheduler.log") as scheduler_log,
         ):
             until(extender_log, lambda: http_get(health_port, "/readyz")[0] == 200, "the extender")
+            assert len(election) == 4
 
             def leads() -> bool:
                 leases = control_plane.get("leases", "-n", installed)["items"]
-                return any(
-                    lease["metadata"]["name"] == names.SCHEDULER_NAME and lease["spec"].get("holderIdentity")
-                    for lease in leases
-                )
+                holders = {lease["metadata"]["name"]: lease["spec"].get("holderIdentity") for lease in leases}
+                return bool(holders.get(names.SCHEDULER_NAME)) and holders.get(LEASE_NAME) == host
 
-            until(scheduler_log, leads, "the scheduler's Lease")
+            until(scheduler_log, leads, "the Leases of scheduler and extender")
             control_plane.apply(pod)
 
             def reason() -> str:

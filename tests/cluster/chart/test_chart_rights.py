@@ -97,11 +97,12 @@ def test_mig_and_mps_add_what_they_need_and_no_more(
             [
                 "list nodes", "watch pods", "list gputopologies.mcp2026.io", "create pods/binding",
                 "update leases.coordination.k8s.io/mcp2026-scheduler",
+                "update leases.coordination.k8s.io/mcp2026-scheduler-extender",
                 "get configmaps/extension-apiserver-authentication -n kube-system",
             ],
             [
                 "get secrets", "create pods", "patch gputopologies.mcp2026.io", "patch nodes",
-                "update leases.coordination.k8s.io/other",
+                "update leases.coordination.k8s.io/other", "list leases.coordination.k8s.io",
             ],
         ),
         (

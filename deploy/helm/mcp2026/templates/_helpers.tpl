@@ -79,6 +79,11 @@ capabilities:
 mcp2026-scheduler
 {{- end -}}
 
+{{/* The Lease of the extender that answers. */}}
+{{- define "mcp2026.extenderLease" -}}
+mcp2026-scheduler-extender
+{{- end -}}
+
 {{/* The scheduler that the operator names in the pods that serve models. */}}
 {{- define "mcp2026.podScheduler" -}}
 {{- if .Values.operator.schedulerName -}}
