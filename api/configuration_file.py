@@ -1,6 +1,7 @@
 """A configuration file of a program: read at the start, and again when it changes, without a restart."""
 
 import asyncio
+import codecs
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -34,9 +35,14 @@ class ConfigurationFile(Generic[_Content]):
         """
         self._state = self._look()
         try:
-            text = self.path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(str(self.path), f"cannot be read: {error}") from error
+            text = _text(self.path.read_bytes())
+        except OSError as error:
+            raise ConfigurationError(str(self.path), f"cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            problem = f"{error.reason} at byte {error.start}"
+            raise ConfigurationError(
+                str(self.path), f"not {error.encoding}: {problem}; allowed: UTF-8, or UTF-16 with its mark"
+            ) from error
         return self._parse(text, str(self.path))
 
     async def follow(
@@ -68,3 +74,9 @@ class ConfigurationFile(Generic[_Content]):
         except OSError:
             return None
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _text(document: bytes) -> str:
+    """Return UTF-8 without a byte order mark, which editors of Windows write, or UTF-16 that has one."""
+    marked = document.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return document.decode("utf-16" if marked else "utf-8-sig")
