@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from mcp2026.device_plugin.adapters.kubelet_client import PodResources
+from mcp2026.device_plugin.adapters.kubelet_client import held_devices
 from mcp2026.device_plugin.devices import Snapshot
 from mcp2026.device_plugin.errors import KubeletError
 from mcp2026.device_plugin.holdings import Promises, pause_before_asking
@@ -24,7 +24,7 @@ class HoldingsWatch:
 
     def __init__(self, settings: Settings, inventory: Inventory, promises: Promises) -> None:
         self._interval_s = settings.holders_interval_s
-        self._kubelet = PodResources(settings.pod_resources_socket, settings.names)
+        self._ask_kubelet = partial(held_devices, settings.pod_resources_socket, settings.names)
         self._inventory = inventory
         self._promises = promises
         self._failure = ""
@@ -43,7 +43,7 @@ class HoldingsWatch:
         """Ask once and tell whether there was an answer; what cannot be asked stays as it was known."""
         asked_at = time.monotonic()
         try:
-            told = await self._kubelet.held()
+            told = await self._ask_kubelet()
         except KubeletError as error:
             if str(error) != self._failure:
                 self._failure = str(error)

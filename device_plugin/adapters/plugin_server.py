@@ -9,24 +9,23 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import grpc
-
 from mcp2026.device_plugin.allocation import Grant
 from mcp2026.device_plugin.allocator import Allocator
 from mcp2026.device_plugin.devices import Device
 from mcp2026.device_plugin.errors import DevicePluginError, SocketInUseError
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
-from mcp2026.device_plugin.kubelet import deviceplugin_pb2_grpc as service
 from mcp2026.device_plugin.offers import offers
 from mcp2026.device_plugin.registration import SocketIdentity
+from mcp2026.device_plugin.wire.messages import CallError, StatusCode
+from mcp2026.device_plugin.wire.server import GrpcServer, methods_of
 
 log = logging.getLogger(__name__)
 
 GRACE_S = 0.5
 """For answers under way when the server stops."""
 
-_Context = grpc.aio.ServicerContext[object, object]
+SERVICE = contract.DESCRIPTOR.services_by_name["DevicePlugin"]
 
 
 def socket_identity(path: Path) -> SocketIdentity | None:
@@ -40,7 +39,7 @@ def socket_identity(path: Path) -> SocketIdentity | None:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
-class DevicePluginService(service.DevicePluginServicer):
+class DevicePluginService:
     """Answers the kubelet for one `resource`; decides nothing. `tell` is called when `streams` changes."""
 
     def __init__(
@@ -54,13 +53,13 @@ class DevicePluginService(service.DevicePluginServicer):
         """How many ListAndWatch streams are open."""
 
     async def GetDevicePluginOptions(  # noqa: N802  (the contract's name, as those below)
-        self, _request: contract.Empty, _context: _Context
+        self, _request: contract.Empty
     ) -> contract.DevicePluginOptions:
         """Return what the plugin can do."""
         return plugin_options()
 
     async def ListAndWatch(  # noqa: N802
-        self, _request: contract.Empty, _context: _Context
+        self, _request: contract.Empty
     ) -> AsyncIterator[contract.ListAndWatchResponse]:
         """Send the whole device list, now and at every change."""
         self.streams += 1
@@ -79,7 +78,7 @@ class DevicePluginService(service.DevicePluginServicer):
             self._tell()
 
     async def GetPreferredAllocation(  # noqa: N802
-        self, request: contract.PreferredAllocationRequest, _context: _Context
+        self, request: contract.PreferredAllocationRequest
     ) -> contract.PreferredAllocationResponse:
         """Return the best set for each container. Never an error: that would fail the pod's admission."""
         return contract.PreferredAllocationResponse(
@@ -97,7 +96,7 @@ class DevicePluginService(service.DevicePluginServicer):
         )
 
     async def Allocate(  # noqa: N802
-        self, request: contract.AllocateRequest, context: _Context
+        self, request: contract.AllocateRequest
     ) -> contract.AllocateResponse:
         """Return what each container needs to use its devices.
 
@@ -108,11 +107,11 @@ class DevicePluginService(service.DevicePluginServicer):
             try:
                 grants.append(self._allocator.allocate(self._resource, list(container.devices_ids)))
             except DevicePluginError as error:
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+                raise CallError(StatusCode.FAILED_PRECONDITION, str(error)) from error
         return contract.AllocateResponse(container_responses=[_grant_message(each) for each in grants])
 
     async def PreStartContainer(  # noqa: N802
-        self, _request: contract.PreStartContainerRequest, _context: _Context
+        self, _request: contract.PreStartContainerRequest
     ) -> contract.PreStartContainerResponse:
         """Do nothing: the options say that it need not be called."""
         return contract.PreStartContainerResponse()
@@ -160,7 +159,7 @@ class PluginServer:
     def __init__(self, path: Path, plugin: DevicePluginService) -> None:
         self._path = path
         self._plugin = plugin
-        self._server: grpc.aio.Server | None = None
+        self._server: GrpcServer | None = None
         self._identity: SocketIdentity | None = None
 
     @property
@@ -177,12 +176,10 @@ class PluginServer:
         """
         await self.stop()
         await asyncio.to_thread(_clear_path, self._path)
-        server = grpc.aio.server()
-        service.add_DevicePluginServicer_to_server(self._plugin, server)  # type: ignore[no-untyped-call]  # untyped
+        server = GrpcServer(methods_of(self._plugin, SERVICE))
         try:
-            server.add_insecure_port(f"unix://{self._path}")
-            await server.start()
-        except RuntimeError as error:
+            await server.start(self._path)
+        except OSError as error:
             raise SocketInUseError(self._path, f"not to be listened on ({error})") from error
         self._server = server
         self._identity = socket_identity(self._path)
