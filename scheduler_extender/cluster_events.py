@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from mcp2026.api.errors import InvalidResourceError
 from mcp2026.api.gpu_assignment import GpuAssignment, parse_gpu_assignment
 from mcp2026.api.gpu_devices import DeviceId, DeviceKind, mig_resource
 from mcp2026.api.gpu_sharing import DEFAULT_REPLICAS, SharingMode
-from mcp2026.api.gpu_topology import GpuStatus, parse_gpu_topology
+from mcp2026.api.gpu_topology import GpuStatus, GPUTopologyStatus, parse_gpu_topology
 from mcp2026.api.names import (
     GPU_ASSIGNMENT_ANNOTATION,
     GPU_MEMORY_RESOURCE,
@@ -31,6 +32,9 @@ from mcp2026.topology.machine import machine_from_topology
 from mcp2026.topology.mig.choice import CutGpu
 from mcp2026.topology.mig.geometry import MigInstance
 from mcp2026.topology.mig.tables import geometry_of
+
+MACHINES_KNOWN = 4_096
+"""Machines whose graphs are remembered, told apart by their links, NUMA nodes and health. One takes 3 KiB."""
 
 
 class Kind(StrEnum):
@@ -264,9 +268,12 @@ def observe_topology(resource: dict[str, Any]) -> ObservedTopology:
     name = str((resource.get("metadata") or {}).get("name", ""))
     try:
         topology = parse_gpu_topology(resource)
-        graph = affinity_graph(machine_from_topology(name, topology.status))
-    except (InvalidResourceError, MachineFormatError) as error:
+        graph, fingerprint = _graph(topology.status)
+    except InvalidResourceError as error:
         return ObservedTopology(name, problem=f"its GPUTopology cannot be read: {error}")
+    except MachineFormatError as error:
+        problem = f"its GPUTopology cannot be read: GPUTopology {name}: {error.problem}"
+        return ObservedTopology(name, problem=problem)
     except IndexError:
         return ObservedTopology(
             name, problem="its GPUTopology cannot be read: pcieAncestors has no entry for each pair of GPUs"
@@ -280,7 +287,7 @@ def observe_topology(resource: dict[str, Any]) -> ObservedTopology:
     return ObservedTopology(
         name=topology.name,
         graph=graph,
-        fingerprint=hashlib.blake2b(repr(graph).encode(), digest_size=16).hexdigest(),
+        fingerprint=fingerprint,
         indices=tuple(gpu.index for gpu in gpus),
         uuids=tuple(gpu.uuid for gpu in gpus),
         unhealthy=frozenset(place for place, gpu in enumerate(gpus) if gpu.health == "Unhealthy"),
@@ -290,6 +297,36 @@ def observe_topology(resource: dict[str, Any]) -> ObservedTopology:
         products=tuple(gpu.product for gpu in gpus),
         cut={place: _cut(gpu) for place, gpu in enumerate(gpus) if _sold_as(gpu, "MIG")},
     )
+
+
+def _graph(status: GPUTopologyStatus) -> tuple[AffinityGraph, str]:
+    """Return the graph of a machine, and what is equal for equal graphs.
+
+    Raises:
+        MachineFormatError: the GPUs' indices or PCIe ancestors are those of no machine.
+
+    """
+    links = tuple(
+        GpuStatus(
+            index=gpu.index,
+            uuid="",
+            product="",
+            memory_mi_b=0,
+            pci_bus_id="",
+            numa_node=gpu.numa_node,
+            health=gpu.health,
+            nvlinks=gpu.nvlinks,
+        )
+        for gpu in status.gpus
+    )
+    return _known_graph(GPUTopologyStatus(gpus=links, pcie_ancestors=status.pcie_ancestors))
+
+
+@lru_cache(MACHINES_KNOWN)
+def _known_graph(links: GPUTopologyStatus) -> tuple[AffinityGraph, str]:
+    """Return the graph of `links`: a cluster has thousands of nodes, of few kinds of machines."""
+    graph = affinity_graph(machine_from_topology("", links))
+    return graph, hashlib.blake2b(repr(graph).encode(), digest_size=16).hexdigest()
 
 
 def _sold_as(gpu: GpuStatus, *modes: SharingMode) -> bool:
