@@ -139,7 +139,11 @@ class Gangs:
         return taken
 
     def asked_anew(self, key: str, now: float) -> None:
-        """Take note that the pod `key`, if it was assumed to be bound, is not."""
+        """Take note that the pod `key`, if it was assumed to be bound, is not.
+
+        Whatever has passed its deadline is let go too, before this pod is answered.
+        """
+        self._cache.expire(now)
         assumed = self._cache.assumed(key)
         if assumed is not None:
             self.give_back(assumed, now)
