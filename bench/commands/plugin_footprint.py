@@ -20,8 +20,15 @@ def add_commands(commands: Commands) -> None:
 
 def _footprint(parsed: argparse.Namespace) -> int:
     found = measure_footprint(parsed.seconds)
+    plugin, beside = found.plugin, found.bystander
     print(
         f"{found.devices} devices: {found.resident_mib:.1f} MiB resident, "
-        f"{found.processor_percent:.2f} % of a processor"
+        f"{plugin.processor_percent:.2f} % of a processor; {plugin.wakes:.1f} wakes/s "
+        f"({plugin.main_wakes:.1f} of the main thread), {plugin.wake_us:.0f} us each; "
+        f"{found.driver_calls:.0f} driver calls/s"
+    )
+    print(
+        f"an event loop that does nothing, beside it: {beside.processor_percent:.2f} % of a processor; "
+        f"{beside.wakes:.1f} wakes/s, {beside.wake_us:.0f} us each"
     )
     return 0 if found.within_bars else 1
