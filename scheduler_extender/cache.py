@@ -69,13 +69,50 @@ class _CrowdCount:
         return self._now
 
 
+class _Alike:
+    """Groups the nodes that no answer of ours can tell apart, by what it would say of them."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}
+        self._names: dict[str, dict[str, None]] = {}
+        self._changed: set[str] = set()
+        self._now: dict[str, tuple[str, ...]] = {}
+
+    def set(self, node: str, words: str) -> None:
+        if self._words.get(node) == words:
+            return
+        self.forget(node)
+        self._words[node] = words
+        self._names.setdefault(words, {})[node] = None
+        self._changed.add(words)
+
+    def forget(self, node: str) -> None:
+        words = self._words.pop(node, None)
+        if words is not None:
+            del self._names[words][node]
+            self._changed.add(words)
+
+    def now(self) -> dict[str, tuple[str, ...]]:
+        """Return the groups as they are; only those that have changed are written anew."""
+        if self._changed:
+            self._now = self._now.copy()
+        for words in self._changed:
+            if names := self._names[words]:
+                self._now[words] = tuple(names)
+            else:
+                del self._names[words]
+                self._now.pop(words, None)
+        self._changed.clear()
+        return self._now
+
+
 class ClusterCache:
     """Takes events, gives snapshots."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeSnapshot] = {}
         self._states: dict[str, str] = {}
-        self._words: dict[str, str] = {}
+        self._alike = _Alike()
         self._guaranteed = _CrowdCount()
         self._others = _CrowdCount()
         self._gangs: dict[GangKey, dict[str, ObservedPod]] = {}
@@ -120,7 +157,7 @@ class ClusterCache:
             self._snapshot = ClusterSnapshot(
                 nodes=self._nodes.copy(),
                 states=self._states.copy(),
-                words=self._words.copy(),
+                alike=self._alike.now(),
                 budgets=tuple(self._budgets.values()),
                 guaranteed=self._guaranteed.now(),
                 others=self._others.now(),
@@ -224,7 +261,8 @@ class ClusterCache:
         match kind:
             case Kind.NODES:
                 if self._nodes.pop(key, None):
-                    del self._states[key], self._words[key]
+                    del self._states[key]
+                    self._alike.forget(key)
                     self._guaranteed.forget(key)
                     self._others.forget(key)
                     self._snapshot = None
@@ -266,7 +304,7 @@ class ClusterCache:
             self.on_new_state()
         self._nodes[node.name] = node
         self._states[node.name] = state
-        self._words[node.name] = sys.intern(node.words)
+        self._alike.set(node.name, node.words)
         tenants = tenants_of(placed.pod for placed in node.pods)
         self._guaranteed.set(node.name, tenants.guaranteed, state)
         self._others.set(node.name, tenants.others, state)

@@ -1,7 +1,7 @@
 """Which nodes can take the pod, and why not the others, in words that a person can act on."""
 
 from dataclasses import dataclass
-from itertools import compress
+from itertools import filterfalse
 
 from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.request import Demand
@@ -35,31 +35,23 @@ def filter_nodes(
     """Sort `node_names` by whether each has what all `demands` ask for, keeping their order."""
     if not demands:
         return Filtered(node_names, {}, {})
-    words = tuple(map(snapshot.words.get, node_names))
-    firsts = dict(zip(reversed(words), reversed(node_names), strict=True))
-    refusals = {words: _of_node(snapshot.nodes.get(first), demands) for words, first in firsts.items()}
-    fits = {words: refused is None for words, refused in refusals.items()}
+    refused: dict[str, Refusal] = {}
+    for alike in snapshot.alike.values():
+        refusal_of_all = _of_node(snapshot.nodes[alike[0]], demands)
+        if refusal_of_all is not None:
+            refused.update(dict.fromkeys(alike, refusal_of_all))
+    unseen = filterfalse(snapshot.nodes.__contains__, node_names)
+    refused.update(dict.fromkeys(unseen, Refusal(NOT_SEEN, resolvable=True)))
 
-    def refused_nodes(*, resolvable: bool) -> dict[str, str]:
-        reasons = {
-            words: refused.reason
-            for words, refused in refusals.items()
-            if refused is not None and refused.resolvable is resolvable
-        }
-        chosen = tuple(map(reasons.__contains__, words))
-        told = map(reasons.__getitem__, compress(words, chosen))
-        return dict(zip(compress(node_names, chosen), told, strict=True))
-
-    return Filtered(
-        feasible=tuple(compress(node_names, map(fits.__getitem__, words))),
-        failed=refused_nodes(resolvable=True),
-        unresolvable=refused_nodes(resolvable=False),
-    )
+    filtered = Filtered(tuple(filterfalse(refused.__contains__, node_names)), {}, {})
+    if len(filtered.feasible) < len(node_names):
+        for name in filter(refused.__contains__, node_names):
+            why = refused[name]
+            (filtered.failed if why.resolvable else filtered.unresolvable)[name] = why.reason
+    return filtered
 
 
-def _of_node(node: NodeSnapshot | None, demands: tuple[Demand, ...]) -> Refusal | None:
-    if node is None:
-        return Refusal(NOT_SEEN, resolvable=True)
+def _of_node(node: NodeSnapshot, demands: tuple[Demand, ...]) -> Refusal | None:
     if node.gpus is None:
         return Refusal(node.problem, resolvable=False)
     return refusal(node.gpus, demands)

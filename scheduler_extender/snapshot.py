@@ -213,13 +213,13 @@ class ClusterSnapshot:
 
     `guaranteed` and `others` tell of the pods with GPUs on each node, by their QoS class.
 
-    `states` and `words` are those of the nodes, by name: a call about thousands of nodes looks each up there,
-    and thinks about each of the few that differ.
+    `states` are those of the nodes, by name; `alike` has the names of the nodes by their words. A call about
+    thousands of nodes thinks about each of the few that differ.
     """
 
     nodes: Mapping[str, NodeSnapshot]
     states: Mapping[str, str]
-    words: Mapping[str, str]
+    alike: Mapping[str, tuple[str, ...]]
     budgets: tuple[ObservedBudget, ...] = ()
     guaranteed: Crowds = NO_CROWDS
     others: Crowds = NO_CROWDS

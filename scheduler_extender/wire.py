@@ -34,7 +34,7 @@ class ExtenderFilterResult(msgspec.Struct, frozen=True, rename="pascal"):
     error: str = ""
 
 
-class HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
+class HostPriority(msgspec.Struct, frozen=True, rename="pascal", gc=False):
     """The score of one node, 0 to `MAX_PRIORITY`."""
 
     host: str
