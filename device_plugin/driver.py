@@ -4,7 +4,7 @@ All calls block, for at most the adapter's deadline, and are for one thread at a
 kubelet waits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -119,11 +119,14 @@ class Driver(Protocol):
     def read(self, name: str) -> Reading:
         """Read all GPUs and their links as the machine `name`; `DriverTooOldError` if that cannot be done."""
 
-    def vitals(self, uuid: str) -> Vitals:
-        """Return how the GPU is; a GPU that does not answer is told in `failure`, not raised."""
+    def vitals(self, uuids: Sequence[str]) -> dict[str, Vitals]:
+        """Return how the GPUs are; one that does not answer is told in `failure`, not raised.
 
-    def answers(self, index: int) -> bool:
-        """Tell whether the GPU with this index, unreadable before, can be read now."""
+        Many that hang cost one deadline.
+        """
+
+    def answering(self, indices: Sequence[int]) -> frozenset[int]:
+        """Return which of the GPUs with these indices, unreadable before, can be read now."""
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
         """Return the processes that compute on the GPU."""

@@ -63,10 +63,10 @@ class HealthProbe:
         self._drop()  # without a turn: who asks may hang
 
     def _look(self, driver: Driver, snapshot: Snapshot) -> Look:
-        if self._reread or any(driver.answers(index) for index in snapshot.unreadable):
+        if self._reread or driver.answering(tuple(snapshot.unreadable)):
             snapshot = after_rereading(snapshot, with_reading(snapshot, driver.read(self._node_name)))
             self._reread = False
-        return Look(snapshot, {gpu.uuid: driver.vitals(gpu.uuid) for gpu in snapshot.machine.gpus})
+        return Look(snapshot, driver.vitals([gpu.uuid for gpu in snapshot.machine.gpus]))
 
     def _drop(self) -> None:
         driver, self._driver = self._driver, None

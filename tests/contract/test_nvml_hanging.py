@@ -107,6 +107,35 @@ def test_so_many_threads_and_no_more(fake: Fake, driver_of: Start) -> None:
     assert driver.read().unreadable == {}
 
 
+def test_gpus_that_hang_cost_one_deadline_and_hide_no_other(fake: Fake, driver_of: Start) -> None:
+    nvml = fake(SIXTEEN)
+    slow = Deadlines(open_s=20.0, answer_s=3.0, change_s=3.0, close_s=0.4)
+    driver = driver_of(nvml).open(slow)
+    uuids = [gpu.uuid for gpu in driver.read().machine.gpus]
+    for index in (1, 4, 5, 6):
+        nvml.fail("nvmlDeviceGetTemperature", index, "HANG")
+    nvml.fail("*", 9, "NVML_ERROR_GPU_IS_LOST")
+    began = time.monotonic()
+    vitals = driver.vitals_of(uuids)
+    assert time.monotonic() - began < 2 * slow.answer_s
+    failed = {uuids.index(uuid): vitals[uuid].failure for uuid in uuids if vitals[uuid].failure}
+    assert failed.keys() == {1, 4, 5, 6, 9}
+    assert failed[9] == "GPU is lost"
+
+
+def test_gpus_that_hang_when_they_are_read_cost_one_deadline(fake: Fake, driver_of: Start) -> None:
+    nvml = fake(PAIRS)
+    for index in (0, 1, 3):
+        nvml.fail("nvmlDeviceGetName", index, "HANG")
+    slow = Deadlines(open_s=20.0, answer_s=3.0, change_s=3.0, close_s=0.4)
+    driver = driver_of(nvml).open(slow)
+    began = time.monotonic()
+    reading = driver.read()
+    assert time.monotonic() - began < 2 * slow.answer_s
+    assert [gpu.index for gpu in reading.machine.gpus] == [2]
+    assert reading.unreadable.keys() == {0, 1, 3}
+
+
 def test_ancestors_that_hang_cost_one_deadline(fake: Fake, driver_of: Start) -> None:
     nvml = fake(SIXTEEN)
     nvml.fail("nvmlDeviceGetTopologyCommonAncestor", "*", "HANG")

@@ -8,14 +8,17 @@ thread, and a process gives up at a bound.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 _Result = TypeVar("_Result")
 
 MOST_ABANDONED = 8
 """Threads of this process that may hang in the driver at once."""
+PATIENCE_S = 0.2
+"""So long one subject holds up the next ones that are asked about along with it."""
 
 
 class HangingCallError(Exception):
@@ -71,6 +74,10 @@ class _Task:
         except BaseException as error:  # handed to the caller, whatever it is
             self.error = error
 
+    def wait_until(self, seconds: float) -> None:
+        """Wait until it is done, or `seconds` have gone since it began."""
+        self.done.wait(max(0.0, self.began + seconds - time.monotonic()))
+
     def outcome(self) -> Any:
         if self.error is not None:
             raise self.error
@@ -78,6 +85,13 @@ class _Task:
 
     def hanging(self) -> HangingCallError:
         return HangingCallError(self.subject, self.at(), time.monotonic() - self.began)
+
+
+class Work(NamedTuple):
+    """A piece of work; `at` tells how far it has come."""
+
+    do: Callable[[], Any]
+    at: Callable[[], str] = str
 
 
 class DeadlineCaller:
@@ -104,19 +118,58 @@ class DeadlineCaller:
             TooManyHangingError: `MOST_ABANDONED` threads hang.
 
         """
-        task = _Task(subject, work, at)
+        task = self._begin(subject, Work(work, at), timeout_s)
+        result: _Result = self._outcome(task)
+        return result
+
+    def call_each(
+        self, works: Mapping[str, Work], timeout_s: float, patience_s: float = PATIENCE_S
+    ) -> dict[str, Callable[[], Any]]:
+        """Do `works`, by subject; return for each what returns or raises as `call` would.
+
+        They are done one after the other, but one that takes longer than `patience_s` holds up the next no
+        longer: it gets the rest of its `timeout_s` in the end, along with the others. So many that hang cost
+        one deadline.
+        """
+        outcomes: dict[str, Callable[[], Any]] = {}
+        begun: list[_Task] = []
+        for subject, work in works.items():
+            for slow in begun if self._full() else ():
+                slow.wait_until(timeout_s)
+            try:
+                task = self._begin(subject, work, min(patience_s, timeout_s))
+            except (HangingCallError, TooManyHangingError) as error:
+                outcomes[subject] = partial(_raise, error)
+            else:
+                begun.append(task)
+                outcomes[subject] = partial(self._outcome, task)
+        for task in begun:
+            task.wait_until(timeout_s)
+        return outcomes
+
+    def _full(self) -> bool:
+        return self._abandoned.count >= self._abandoned.most
+
+    def _begin(self, subject: str, work: Work, wait_s: float) -> _Task:
+        """Have `work` done, and give its thread up after `wait_s`."""
+        task = _Task(subject, work.do, work.at)
         with self._lock:
             earlier = self._hanging.get(subject)
             if earlier is not None:
                 raise earlier.hanging()
-            if self._abandoned.count >= self._abandoned.most:
+            if self._full():
                 raise TooManyHangingError(self._abandoned.most)
             tasks = self._running_thread()
             tasks.put(task)
-        if not task.done.wait(timeout_s):
+        if not task.done.wait(wait_s):
             self._abandon(task, tasks)
-        result: _Result = task.outcome()
-        return result
+        return task
+
+    def _outcome(self, task: _Task) -> Any:
+        with self._lock:
+            if not task.done.is_set():
+                raise task.hanging()
+        return task.outcome()
 
     def close(self, last: Callable[[], object], timeout_s: float) -> None:
         """Do `last` in the thread, waiting at most `timeout_s`, and end it; what it raises is dropped.
@@ -163,7 +216,7 @@ class DeadlineCaller:
             last.run()
 
     def _abandon(self, task: _Task, tasks: "SimpleQueue[_Task | None]") -> None:
-        """Give the thread up, so that it ends when the call returns; raise, unless it just did."""
+        """Give the thread up, so that it ends when the call returns, unless it just did."""
         with self._lock:
             if task.done.is_set():
                 return
@@ -171,4 +224,7 @@ class DeadlineCaller:
             self._abandoned.add(1)
             if self._tasks is tasks:
                 self._end_thread()
-            raise task.hanging()
+
+
+def _raise(error: Exception) -> Any:
+    raise error

@@ -6,7 +6,7 @@ kubelet waits.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from mcp2026.device_plugin.adapters.nvml.deadlines import (
     DeadlineCaller,
     HangingCallError,
     TooManyHangingError,
+    Work,
 )
 from mcp2026.device_plugin.adapters.nvml.gpu_reading import (
     MOST_GPUS,
@@ -123,26 +124,36 @@ class NvmlDriver:
             },
         )
 
-    def answers(self, index: int) -> bool:
-        """Tell whether the GPU with the NVML index `index`, left out before, can be read now."""
-        try:
-            self._about(_subject(index), partial(_read_uuid, index), self._deadlines.answer_s)
-        except (GpuCallError, DriverNotRunningError):
-            return False
-        return True
+    def answering(self, indices: Sequence[int]) -> frozenset[int]:
+        """Return which of the GPUs with these NVML indices, left out before, can be read now."""
+        works = {_subject(index): partial(_read_uuid, index) for index in indices}
+        outcomes = dict(zip(indices, self._call_each(works).values(), strict=True))
+        return frozenset(index for index, outcome in outcomes.items() if _succeeds(outcome))
 
     # ---- one GPU ----
 
-    def vitals(self, uuid: str) -> Vitals:
-        """Return how the GPU is; a GPU that does not answer is told in `failure`, not raised.
+    def vitals(self, uuids: Sequence[str]) -> dict[str, Vitals]:
+        """Return how the GPUs are; one that does not answer is told in `failure`, not raised.
+
+        Many that hang cost one deadline.
 
         Raises:
             DriverNotRunningError: no GPU answers because the driver is gone.
 
         """
+        works = {
+            self._subject_of(uuid): partial(_with_handle, uuid, self._reading_vitals(uuid)) for uuid in uuids
+        }
+        outcomes = zip(uuids, self._call_each(works).values(), strict=True)
+        return {uuid: self._vitals(uuid, outcome) for uuid, outcome in outcomes}
+
+    def _reading_vitals(self, uuid: str) -> Callable[[Calls, Any], Vitals]:
         expected = self._links.expected(uuid)
+        return lambda calls, handle: vitals.read_vitals(calls, handle, expected)
+
+    def _vitals(self, uuid: str, outcome: Callable[[], Vitals]) -> Vitals:
         try:
-            return self._of_gpu(uuid, lambda calls, handle: vitals.read_vitals(calls, handle, expected))
+            return self._told_of(uuid, outcome)
         except GpuCallError as error:
             return Vitals(failure=_in_short(error))
 
@@ -211,10 +222,11 @@ class NvmlDriver:
         readings: dict[int, GpuReading] = {}
         errors: dict[int, CallError] = {}
         unreadable: dict[int, str] = {}
-        for index in range(min(count, MOST_GPUS)):
-            work = partial(_read_gpu_at, index, self._sysfs)
+        indices = range(min(count, MOST_GPUS))
+        works = {_subject(index): partial(_read_gpu_at, index, self._sysfs) for index in indices}
+        for index, outcome in zip(indices, self._call_each(works).values(), strict=True):
             try:
-                readings[index] = self._call(_subject(index), work, self._deadlines.answer_s)
+                readings[index] = outcome()
             except HangingCallError as error:
                 unreadable[index] = f"{error.at} has not returned after {error.seconds:.3g} s"
             except CallError as error:
@@ -280,10 +292,16 @@ class NvmlDriver:
     def _change(self, uuid: str, work: Callable[[Calls, Any], _Answer]) -> _Answer:
         return self._about(uuid, partial(_with_handle, uuid, work), self._deadlines.change_s)
 
-    def _about(self, gpu: str, work: Callable[[Calls], _Answer], timeout_s: float) -> _Answer:
-        subject = _subject(self._indices[gpu]) if gpu in self._indices else gpu
+    def _subject_of(self, uuid: str) -> str:
+        return _subject(self._indices[uuid]) if uuid in self._indices else uuid
+
+    def _about(self, uuid: str, work: Callable[[Calls], _Answer], timeout_s: float) -> _Answer:
+        return self._told_of(uuid, lambda: self._call(self._subject_of(uuid), work, timeout_s))
+
+    def _told_of(self, gpu: str, outcome: Callable[[], _Answer]) -> _Answer:
+        """Return what `outcome` returns, or raise what it raises as an error of the GPU or the driver."""
         try:
-            return self._call(subject, work, timeout_s)
+            return outcome()
         except HangingCallError as error:
             reason = f"has not returned after {error.seconds:.3g} s"
             raise GpuCallError(gpu, error.at, reason) from error
@@ -299,9 +317,36 @@ class NvmlDriver:
         except TooManyHangingError as error:
             raise DriverNotRunningError(str(error)) from error
 
+    def _call_each(self, works: Mapping[str, Callable[[Calls], _Answer]]) -> dict[str, Callable[[], _Answer]]:
+        """Do each work, by subject; return for each what returns or raises as `_call` would."""
+        outcomes = self._caller.call_each(
+            {subject: _as_work(work) for subject, work in works.items()}, self._deadlines.answer_s
+        )
+        return {subject: partial(_unless_too_many, outcome) for subject, outcome in outcomes.items()}
+
 
 def _subject(index: int) -> str:
     return f"GPU {index}"
+
+
+def _as_work(work: Callable[[Calls], _Answer]) -> Work:
+    calls = Calls()
+    return Work(partial(work, calls), lambda: calls.now)
+
+
+def _unless_too_many(outcome: Callable[[], _Answer]) -> _Answer:
+    try:
+        return outcome()
+    except TooManyHangingError as error:
+        raise DriverNotRunningError(str(error)) from error
+
+
+def _succeeds(outcome: Callable[[], object]) -> bool:
+    try:
+        outcome()
+    except (CallError, HangingCallError, DriverNotRunningError):
+        return False
+    return True
 
 
 def _with_handle(uuid: str, work: Callable[[Calls, Any], _Answer], calls: Calls) -> _Answer:

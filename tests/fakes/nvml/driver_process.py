@@ -59,13 +59,16 @@ class RemoteDriver:
         return self._ask(Reading, "read", name)
 
     def answers(self, index: int) -> bool:
-        return self._ask(bool, "answers", index)
+        return index in self._ask(frozenset[int], "answering", [index])
 
     def failure(self, uuid: str) -> str | None:
         return self._ask(str | None, "failure", uuid)
 
     def vitals(self, uuid: str) -> Vitals:
-        return self._ask(Vitals, "vitals", uuid)
+        return self.vitals_of([uuid])[uuid]
+
+    def vitals_of(self, uuids: list[str]) -> dict[str, Vitals]:
+        return self._ask(dict[str, Vitals], "vitals", uuids)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
         return self._ask(tuple[GpuProcess, ...], "processes", uuid)

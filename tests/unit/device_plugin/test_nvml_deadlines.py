@@ -11,6 +11,7 @@ from mcp2026.device_plugin.adapters.nvml.deadlines import (
     DeadlineCaller,
     HangingCallError,
     TooManyHangingError,
+    Work,
 )
 
 SHORT_S, LONG_S = 0.02, 20.0
@@ -189,3 +190,75 @@ def test_a_caller_that_was_closed_can_be_used_again() -> None:
     caller.close(int, LONG_S)
     assert caller.call("gpu", lambda: 5, LONG_S) == 5
     caller.close(int, LONG_S)
+
+
+def of(caller: DeadlineCaller, works: dict[str, Callable[[], str]], timeout_s: float) -> dict[str, str]:
+    """Do `works` with hardly any patience, and return what came of each."""
+    said = {}
+    for subject, outcome in caller.call_each(
+        {subject: Work(work, lambda: "at work") for subject, work in works.items()}, timeout_s, 0.001
+    ).items():
+        try:
+            said[subject] = outcome()
+        except (HangingCallError, TooManyHangingError) as error:
+            said[subject] = type(error).__name__
+    return said
+
+
+def test_many_that_hang_cost_one_deadline_and_the_next_one_is_asked_at_once(
+    doors: Callable[[], Door],
+) -> None:
+    caller, abandoned = caller_of("many")
+    asked = threading.Event()
+
+    def sign() -> str:
+        asked.set()
+        return "through"
+
+    works: dict[str, Callable[[], str]] = {"GPU 1": doors(), "GPU 2": doors(), "GPU 3": sign}
+    said: dict[str, str] = {}
+    asking = threading.Thread(target=lambda: said.update(of(caller, works, 1.0)))
+    began = time.monotonic()
+    asking.start()
+    assert asked.wait(LONG_S)
+    assert time.monotonic() - began < 1.0, "it was held up by those that hang"
+    asking.join()
+    assert time.monotonic() - began < 2 * 1.0, "the deadlines came one after the other"
+    assert said == {"GPU 1": "HangingCallError", "GPU 2": "HangingCallError", "GPU 3": "through"}
+    assert abandoned.count == 2
+    assert of(caller, {"GPU 1": works["GPU 1"], "GPU 3": sign}, LONG_S)["GPU 1"] == "HangingCallError"
+
+
+def test_slow_ones_are_waited_for_though_they_hold_up_nobody() -> None:
+    caller, abandoned = caller_of("slow")
+
+    def slow() -> str:
+        time.sleep(0.05)
+        return "through"
+
+    works: dict[str, Callable[[], str]] = {f"GPU {number}": slow for number in range(8)}
+    assert set(of(caller, works, LONG_S).values()) == {"through"}
+    until(lambda: threads("slow") <= 1)
+    assert abandoned.count == 0
+
+
+def test_of_many_that_hang_no_more_threads_are_lost_than_may_be(doors: Callable[[], Door]) -> None:
+    caller, abandoned = caller_of("most")
+    made = [doors() for _ in range(5)]
+    said = of(caller, {f"GPU {number}": door for number, door in enumerate(made)}, SHORT_S)
+    assert list(said.values()) == ["HangingCallError"] * 3 + ["TooManyHangingError"] * 2
+    for door in made:
+        door.open()
+    until(lambda: abandoned.count == 0)
+
+
+def test_each_raises_what_its_work_raises() -> None:
+    caller, _ = caller_of("each")
+
+    def fail() -> str:
+        raise ValueError("odd")
+
+    outcomes = caller.call_each({"GPU 0": Work(fail), "GPU 1": Work(lambda: "through")}, LONG_S)
+    with pytest.raises(ValueError, match="odd"):
+        outcomes["GPU 0"]()
+    assert outcomes["GPU 1"]() == "through"
