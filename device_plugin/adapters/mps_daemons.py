@@ -11,6 +11,8 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
 
 import msgspec
 
@@ -40,6 +42,13 @@ TAIL_BYTES = 300
 OUTPUT = "output.log"
 
 
+class DaemonsSeen(NamedTuple):
+    """The daemons by UUID of their GPU, and by the same why a record cannot be read."""
+
+    daemons: dict[str, MpsDaemon]
+    unreadable: dict[str, str]
+
+
 class MpsDaemons:
     """All daemons below `directory`; `program` is NVIDIA's."""
 
@@ -49,15 +58,23 @@ class MpsDaemons:
         self._answer_s = answer_s
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
-    def observe(self) -> dict[str, MpsDaemon]:
-        """Return how each reserved daemon is, by UUID of its GPU.
-
-        Raises:
-            MpsError: a record cannot be read.
-
-        """
-        records = ((path.parent.name, read_record(path)) for path in self._directory.glob("*/daemon.json"))
-        return {uuid: self._observed(uuid, record) for uuid, record in records if record is not None}
+    def observe(self) -> DaemonsSeen:
+        """Return how the reserved daemons are; many that do not answer cost the time of one."""
+        seen = DaemonsSeen({}, {})
+        asking = []
+        for path in self._directory.glob("*/daemon.json"):
+            uuid = path.parent.name
+            try:
+                record = read_record(path)
+            except MpsError as error:
+                seen.unreadable[uuid] = str(error)
+                continue
+            if record is not None:
+                asking.append(Thread(target=self._observe, args=(uuid, record, seen), daemon=True))
+                asking[-1].start()
+        for thread in asking:
+            thread.join()
+        return seen
 
     def reserve(self, uuid: str, sharing: Sharing, compute_mode_before: ComputeMode) -> None:
         """Record that the GPU is to have a daemon, before anything is changed.
@@ -127,6 +144,13 @@ class MpsDaemons:
             self._record_path(uuid).unlink(missing_ok=True)
         except OSError as error:
             raise MpsError(f"{self._record_path(uuid)} cannot be removed: {error.strerror}") from error
+
+    def _observe(self, uuid: str, record: MpsRecord, seen: DaemonsSeen) -> None:
+        try:
+            seen.daemons[uuid] = self._observed(uuid, record)
+        except Exception as error:  # whatever it is: a daemon that nobody saw is not one that is not there
+            log.exception("the MPS daemon of %s cannot be looked at", uuid, extra={"gpu": uuid})
+            seen.unreadable[uuid] = f"its MPS daemon cannot be looked at: {type(error).__name__}: {error}"
 
     def _observed(self, uuid: str, record: MpsRecord) -> MpsDaemon:
         def daemon(state: DaemonState, pids: frozenset[int] = frozenset(), reason: str = "") -> MpsDaemon:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,6 @@ from mcp2026.device_plugin.errors import KubeletError, NvmlError
 from mcp2026.device_plugin.health.probing import HealthProbe
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.sharing.doing import Sight, do_steps, look_at_gpus
-from mcp2026.device_plugin.sharing.errors import MpsError
 from mcp2026.device_plugin.sharing.observation import KubeletView, Observation
 from mcp2026.device_plugin.sharing.transitions import Decision, SharingTransitions
 
@@ -51,7 +50,7 @@ class SharingLoop:
         self._sight: Sight | None = None
         self._seen_at = 0.0
         self._machine = inventory.snapshot.machine
-        self._failure = ""
+        self._unreadable: Mapping[str, str] = {}
 
     async def run(self) -> None:
         """Decide, do and look again until cancelled."""
@@ -64,8 +63,8 @@ class SharingLoop:
                 await self._wait(before, pause_s)
 
     def why_not_ready(self) -> str:
-        """Return what keeps the GPUs from being looked after; empty when nothing does."""
-        return self._failure
+        """Return which GPUs cannot be looked after, and why; empty when all can."""
+        return "; ".join(self._unreadable.values())
 
     async def _wait(self, before: Snapshot, pause_s: float) -> None:
         settled = self._decision.settled and bool(self._decision.sharing)
@@ -89,14 +88,8 @@ class SharingLoop:
         if snapshot.machine is not self._machine:  # it was read anew, after a reset perhaps
             self._machine, self._sight = snapshot.machine, None
         wanted = {gpu.uuid: snapshot.wanted_of(gpu.uuid) for gpu in snapshot.machine.gpus}
-        try:
-            seen = await self._observe(wanted)
-        except MpsError as error:
-            if str(error) != self._failure:
-                log.warning("how GPUs are shared stays as it is: %s", error)
-            self._failure = str(error)
-            return False
-        self._failure = ""
+        seen = await self._observe(wanted)
+        self._tell_unreadable(seen.unreadable)
         decision = self._transitions.decide(seen, time.monotonic())
         changed = decision != self._decision or wanted != self._wanted
         _report(self._decision, decision)
@@ -123,10 +116,11 @@ class SharingLoop:
                 view = await self._ask_kubelet()
             except KubeletError as error:
                 view, failure = None, str(error)
-        daemons = await blocking_call(self._daemons.observe)
+        daemons, unreadable = await blocking_call(self._daemons.observe)
         now = time.monotonic()
         if not settled or self._sight is None or now - self._seen_at >= REREAD_S:
-            look = partial(look_at_gpus, node_name=self._node_name, wanted=wanted, reserved=daemons)
+            reserved = daemons.keys() | unreadable.keys()
+            look = partial(look_at_gpus, node_name=self._node_name, wanted=wanted, reserved=reserved)
             try:
                 self._sight = await blocking_call(partial(self._probe.ask, look))
                 self._seen_at = now
@@ -134,7 +128,13 @@ class SharingLoop:
                 log.debug("the driver does not tell how the GPUs are set up: %s", error)
                 self._sight = None
         facts = {} if self._sight is None else self._sight.facts
-        return Observation(wanted, facts, daemons, view, failure)
+        return Observation(wanted, facts, daemons, view, failure, unreadable)
+
+    def _tell_unreadable(self, unreadable: Mapping[str, str]) -> None:
+        for uuid, reason in unreadable.items():
+            if self._unreadable.get(uuid) != reason:
+                log.error("how a GPU is shared stays as it is: %s: %s", uuid, reason, extra={"gpu": uuid})
+        self._unreadable = unreadable
 
     def _known_view(self) -> KubeletView | None:
         """Return what is known without asking; nothing may be changed on it."""

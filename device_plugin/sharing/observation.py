@@ -70,8 +70,9 @@ class KubeletView:
 class Observation:
     """All that a decision is made from; mappings are by UUID of the GPU.
 
-    A GPU without `facts` could not be read now. `kubelet` is None when it does not answer, for the reason
-    `kubelet_failure`.
+    A GPU without `facts` could not be read now. `unreadable` says of which GPUs it is not known whether they
+    have a daemon, and why: nothing may be changed on them. `kubelet` is None when it does not answer, for
+    the reason `kubelet_failure`.
     """
 
     wanted: Mapping[str, Sharing]
@@ -79,6 +80,7 @@ class Observation:
     daemons: Mapping[str, MpsDaemon] = field(default_factory=dict)
     kubelet: KubeletView | None = None
     kubelet_failure: str = ""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

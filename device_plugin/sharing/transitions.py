@@ -6,7 +6,7 @@ knows only what was offered since the process started: a new process offers noth
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mcp2026.api.gpu_devices import DeviceKind, parse_device_id
 from mcp2026.api.gpu_sharing import EXCLUSIVE, MOST_REPLICAS, Sharing, SharingState
@@ -93,6 +93,9 @@ class SharingTransitions:
         steps: list[Step] = []
         for uuid, wanted in seen.wanted.items():
             memory = self._memories.setdefault(uuid, _Memory())
+            if uuid in seen.unreadable:
+                sharing[uuid] = _left_alone(wanted, memory.said, seen.unreadable[uuid])
+                continue
             sharing[uuid], step = self._decide(uuid, wanted, seen, memory, now)
             memory.said = sharing[uuid]
             if step is not None:
@@ -154,6 +157,11 @@ class SharingTransitions:
         if held:  # slices that stay while others around them change: they stay on the list
             return CurrentSharing(wanted, "Draining", _doing(step)), step
         return CurrentSharing(wanted, "Changing", _doing(step)), step
+
+
+def _left_alone(wanted: Sharing, said: CurrentSharing | None, reason: str) -> CurrentSharing:
+    """Return how a GPU is shared whose record of a daemon cannot be read: as before, or not at all."""
+    return CurrentSharing(wanted, "Failed", reason) if said is None else replace(said, message=reason)
 
 
 def _same(one: Sharing, other: Sharing) -> bool:

@@ -55,7 +55,7 @@ def new_daemons(fake: FakeMps, directory: Path, answer_s: float = 5.0) -> MpsDae
 def start(daemons: MpsDaemons) -> MpsDaemon:
     daemons.reserve(GPU, MPS, ComputeMode.DEFAULT)
     daemons.start(GPU, CEILING)
-    return daemons.observe()[GPU]
+    return daemons.observe().daemons[GPU]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -68,7 +68,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_a_daemon_is_bound_to_its_gpu_and_gets_the_ceiling(
     daemons: MpsDaemons, fake: FakeMps, directory: Path
 ) -> None:
-    assert not daemons.observe()
+    assert not daemons.observe().daemons
     daemon = start(daemons)
     assert daemon.state is DaemonState.SERVING
     assert daemon.sharing == MPS
@@ -91,15 +91,15 @@ def test_quit_ends_it_and_its_record_goes_at_last(daemons: MpsDaemons, fake: Fak
     start(daemons)
     daemons.stop(GPU)
     assert not fake.processes()
-    assert daemons.observe()[GPU].state is DaemonState.DOWN
+    assert daemons.observe().daemons[GPU].state is DaemonState.DOWN
     daemons.release(GPU)
-    assert not daemons.observe()
+    assert not daemons.observe().daemons
 
 
 def test_its_servers_are_its_processes(daemons: MpsDaemons, fake: FakeMps) -> None:
     daemon = start(daemons)
     fake.behave("server 4711", "server 4712")
-    assert daemons.observe()[GPU].pids == daemon.pids | {4711, 4712}
+    assert daemons.observe().daemons[GPU].pids == daemon.pids | {4711, 4712}
 
 
 def test_a_new_plugin_takes_over_a_daemon_that_runs(fake: FakeMps, directory: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_new_plugin_takes_over_a_daemon_that_runs(fake: FakeMps, directory: Pa
     arguments = [sys.executable, "-c", code, str(directory / "mps"), str(fake.program)]
     subprocess.run(arguments, cwd=Path(__file__).parents[2], check=True, timeout=60)
     taken_over = new_daemons(fake, directory)
-    daemon = taken_over.observe()[GPU]
+    daemon = taken_over.observe().daemons[GPU]
     assert daemon.state is DaemonState.SERVING
     assert daemon.pids == set(fake.processes())
     taken_over.stop(GPU)
@@ -126,7 +126,7 @@ def test_a_daemon_started_just_before_its_plugin_ended_is_found(
     [pid] = fake.processes()
     other = new_daemons(fake, directory)
     other.start(GPU, CEILING)
-    assert other.observe()[GPU].pids == {pid}
+    assert other.observe().daemons[GPU].pids == {pid}
 
 
 def test_another_process_with_its_number_is_not_taken_for_it(
@@ -136,7 +136,7 @@ def test_another_process_with_its_number_is_not_taken_for_it(
     [pid] = fake.processes()
     record = directory / "mps" / GPU / "daemon.json"
     record.write_text(record.read_text().replace(f'"pid":{pid}', f'"pid":{os.getpid()}'))
-    assert daemons.observe()[GPU].state is DaemonState.DOWN
+    assert daemons.observe().daemons[GPU].state is DaemonState.DOWN
 
 
 def test_one_that_crashes_is_down_with_its_last_words_and_starts_again(
@@ -145,11 +145,11 @@ def test_one_that_crashes_is_down_with_its_last_words_and_starts_again(
     start(daemons)
     fake.behave("crash")
     daemons.observe()
-    wait_until(lambda: daemons.observe()[GPU].state is DaemonState.DOWN)
-    assert "out of luck" in daemons.observe()[GPU].reason
+    wait_until(lambda: daemons.observe().daemons[GPU].state is DaemonState.DOWN)
+    assert "out of luck" in daemons.observe().daemons[GPU].reason
     fake.behave()
     daemons.start(GPU, CEILING)
-    assert daemons.observe()[GPU].state is DaemonState.SERVING
+    assert daemons.observe().daemons[GPU].state is DaemonState.SERVING
 
 
 def test_one_that_is_killed_leaves_a_pipe_that_does_not_hinder_the_next(
@@ -157,9 +157,9 @@ def test_one_that_is_killed_leaves_a_pipe_that_does_not_hinder_the_next(
 ) -> None:
     [pid] = start(daemons).pids
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: daemons.observe()[GPU].state is DaemonState.DOWN)
+    wait_until(lambda: daemons.observe().daemons[GPU].state is DaemonState.DOWN)
     daemons.start(GPU, CEILING)
-    assert daemons.observe()[GPU].state is DaemonState.SERVING
+    assert daemons.observe().daemons[GPU].state is DaemonState.SERVING
 
 
 def test_one_that_refuses_to_start_says_why(daemons: MpsDaemons, fake: FakeMps) -> None:
@@ -173,7 +173,7 @@ def test_one_that_hangs_is_silent_within_the_deadline_and_is_ended(fake: FakeMps
     start(daemons)
     fake.behave("silent")
     hasty = new_daemons(fake, directory, answer_s=0.3)
-    daemon = hasty.observe()[GPU]
+    daemon = hasty.observe().daemons[GPU]
     assert daemon.state is DaemonState.SILENT
     assert "did not answer" in daemon.reason
     hasty.stop(GPU)
@@ -188,9 +188,30 @@ def test_a_missing_program_says_what_the_container_needs(directory: Path) -> Non
 
 def test_a_record_that_cannot_be_read_is_named(daemons: MpsDaemons, directory: Path) -> None:
     start(daemons)
+    other = "GPU-b1004006-0000-4000-8000-000000000000"
+    daemons.reserve(other, MPS, ComputeMode.DEFAULT)
     (directory / "mps" / GPU / "daemon.json").write_text("{")
-    with pytest.raises(MpsError, match=r"daemon\.json cannot be read"):
-        daemons.observe()
+    seen = daemons.observe()
+    assert seen.daemons.keys() == {other}
+    assert seen.unreadable.keys() == {GPU}
+    assert "daemon.json cannot be read" in seen.unreadable[GPU]
+
+
+def test_daemons_that_are_silent_are_asked_at_once(fake: FakeMps, directory: Path) -> None:
+    daemons = new_daemons(fake, directory)
+    start(daemons)
+    record = (directory / "mps" / GPU / "daemon.json").read_text()
+    for number in range(5):
+        home = directory / "mps" / f"GPU-{number}"
+        (home / "pipe").parent.mkdir()
+        (home / "daemon.json").write_text(record)
+        (home / "pipe").symlink_to(directory / "mps" / GPU / "pipe")
+    fake.behave("silent")
+    patience = 3.0
+    began = time.monotonic()
+    seen = new_daemons(fake, directory, answer_s=patience).observe().daemons
+    assert time.monotonic() - began < 3 * patience
+    assert [daemon.state for daemon in seen.values()] == [DaemonState.SILENT] * 6
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,19 @@ def test_mps_pods_get_their_part_and_the_daemon_lives_on(node: Node, mps: FakeMp
     assert compute_mode(node.nvml) == "0"
 
 
+def test_a_record_that_cannot_be_read_stops_the_sharing_of_its_gpu_alone(node: Node, mps: FakeMps) -> None:
+    record = mps.program.parent.parent / "mps" / PAIRS[1] / "daemon.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{")
+    node.share("{mode: TimeSlice, replicas: 4}")
+    plugin = node.start()
+    node.has(SHARED, 4)
+    plugin.wait_for_log(f"{record} cannot be read")
+    assert PAIRS[1] not in node.endpoint(WHOLE).lists[-1]
+    record.unlink()
+    node.kubelet.wait(lambda: PAIRS[1] in node.endpoint(WHOLE).lists[-1], "the GPU is offered again")
+
+
 def test_a_daemon_that_is_killed_is_started_again(node: Node, mps: FakeMps) -> None:
     node.share("{mode: MPS, unit: Memory}")
     node.start()

@@ -1,6 +1,7 @@
 """How a GPU gets from one way of sharing to another, without a pod noticing, on a node as data."""
 
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, SharingMode
+from mcp2026.device_plugin.devices import CurrentSharing
 from mcp2026.device_plugin.driver import ComputeMode
 from mcp2026.device_plugin.sharing.observation import (
     CreateInstance,
@@ -16,7 +18,7 @@ from mcp2026.device_plugin.sharing.observation import (
     StartMps,
     StopMps,
 )
-from mcp2026.device_plugin.sharing.transitions import LONGEST_PAUSE_S, SILENT_DAEMON_S
+from mcp2026.device_plugin.sharing.transitions import LONGEST_PAUSE_S, SILENT_DAEMON_S, SharingTransitions
 from tests.unit.device_plugin.sharing_world import GPU, MIG, MPS, TIME_SLICE, StepRefusedError, World
 
 MODES = [
@@ -432,3 +434,34 @@ def test_a_gpu_without_a_gib_is_not_silently_sold_by_memory(mode: SharingMode, m
     world.settle(10)
     assert as_wanted(world), world.current
     assert len(world.offered) == 2
+
+
+@pytest.mark.parametrize("wanted", [MPS, EXCLUSIVE, TIME_SLICE, MIG])
+def test_a_gpu_whose_daemon_is_not_known_is_left_as_it_is_and_holds_up_no_other(wanted: Sharing) -> None:
+    world = World(wanted=MPS)
+    world.settle(30)
+    other = "GPU-00000000-0000-4000-8000-000000000001"
+    known = replace(world.observe(), wanted={GPU: wanted})
+    unknown = replace(known, unreadable={GPU: "daemon.json cannot be read"}, daemons={})
+    both = replace(
+        unknown,
+        wanted={GPU: wanted, other: TIME_SLICE},
+        facts={GPU: world.facts, other: replace(world.facts, compute_mode=ComputeMode.DEFAULT)},
+    )
+    for now in range(100, 200):
+        decision = world.transitions.decide(both, float(now))
+        assert not [step for step in decision.steps if step.uuid == GPU]
+        current = decision.sharing[GPU]
+        assert (current.sharing, current.state) == (MPS, "Active")
+        assert current.message == "daemon.json cannot be read"
+    assert decision.sharing[other].sharing == TIME_SLICE
+    assert decision.sharing[other].state == "Active"
+    assert world.transitions.decide(known, 200.0).sharing[GPU].message != "daemon.json cannot be read"
+
+
+def test_a_gpu_whose_daemon_was_never_known_is_not_offered() -> None:
+    world = World(wanted=MPS)
+    unknown = replace(world.observe(), unreadable={GPU: "daemon.json cannot be read"})
+    decision = SharingTransitions().decide(unknown, 1.0)
+    assert decision.sharing[GPU] == CurrentSharing(MPS, "Failed", "daemon.json cannot be read")
+    assert not decision.steps
