@@ -55,9 +55,7 @@ WORKER = {
 PARENT = {
     "after the file is read": KillPoint("revisions.newest", "Newest.put", "before"),
     "before there is room for its metrics": KillPoint("process.supervisor", "Supervisor._claim", "before"),
-    "when one worker is told to prepare": KillPoint(
-        "process.supervisor", "Supervisor.tell", "after", "Prepare"
-    ),
+    "when one worker is told to prepare": KillPoint("process.workers", "Workers.tell", "after", "Prepare"),
     "when the first has prepared": KillPoint(
         "process.change_rounds", "ChangeRounds.voted", "before", "Prepared"
     ),
@@ -65,9 +63,7 @@ PARENT = {
         "process.supervisor", "Supervisor._retire", "before"
     ),
     "after the decision": KillPoint("process.served", "Served.apply", "after"),
-    "when one worker is told to commit": KillPoint(
-        "process.supervisor", "Supervisor.tell", "after", "Commit"
-    ),
+    "when one worker is told to commit": KillPoint("process.workers", "Workers.tell", "after", "Commit"),
     "when the first has committed": KillPoint(
         "process.change_rounds", "ChangeRounds.voted", "before", "Committed"
     ),
@@ -77,7 +73,7 @@ PARENT = {
 REPLACING = {
     "before a new worker is told what to serve": KillPoint("process.control", "send", "before", "Start"),
     "before a new worker joins": KillPoint("process.change_rounds", "ChangeRounds.join", "before"),
-    "after a new worker has joined": KillPoint("process.supervisor", "Supervisor._joined", "after"),
+    "after a new worker has joined": KillPoint("process.workers", "Workers._joined", "after"),
 }
 """Steps in the parent by which a worker that ended is replaced."""
 
