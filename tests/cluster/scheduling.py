@@ -134,11 +134,18 @@ def install_gpu_topologies(cluster: Cluster) -> None:
     cluster.wait("crd/gputopologies.mcp2026.io", "condition=Established")
 
 
-def add_node(cluster: Cluster, name: str, held: dict[int, str], cpus: int = 8, gpus: int = 4) -> None:
+def add_node(
+    cluster: Cluster,
+    name: str,
+    held: dict[int, str],
+    cpus: int = 8,
+    gpus: int = 4,
+    unhealthy: tuple[int, ...] = (),
+) -> None:
     """A ready node that says it has `gpus` GPUs, and the topology that its device plugin would write."""
     amounts = {"cpu": str(cpus), "memory": "64Gi", "pods": "110", GPU_RESOURCE: str(gpus)}
     condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "made by a test"}
-    document = topology(name, PAIRS, held)
+    document = topology(name, PAIRS, held, unhealthy)
     status = document.pop("status")
     document["metadata"]["labels"] = LABELS
     cluster.apply(
@@ -167,7 +174,6 @@ def pod(name: str, gpus: int, priority_class: str = "", gang: str = "", size: in
         "spec": {
             "schedulerName": SCHEDULER_NAME,
             **({"priorityClassName": priority_class} if priority_class else {}),
-            "terminationGracePeriodSeconds": 0,
             "tolerations": [{"operator": "Exists"}],
             "containers": [
                 {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}

@@ -141,6 +141,33 @@ def test_gpus_of_a_deleted_pod_are_given_away_before_the_topology_tells(
     assert bound(control_plane, "second", timeout_s=14) == "full"  # before kube-scheduler's timer of 15 s
 
 
+def test_unhealthy_gpus_are_avoided_and_given_when_they_are_well_again(
+    control_plane: Cluster, ready: Extender
+) -> None:
+    """Nodes offer four GPUs all the time, as a kubelet does that has not heard of it yet."""
+    add_node(control_plane, "sick", {}, unhealthy=(2,))
+    add_node(control_plane, "busy", {0: "other/a"})
+    ready.wait_until_fitting(3, ["busy", "sick"], of=["busy", "sick"])
+    add_pod(control_plane, "four", 4)
+    said = why_waiting(control_plane, "four", "unhealthy")
+    assert "has 3 healthy GPUs, 4 asked (2 unhealthy)" in said
+    assert "needs 4 GPUs, 3 of 4 free (0 held)" in said
+    for name in ("one", "other"):
+        add_pod(control_plane, name, 2)
+    nodes = {bound(control_plane, name): reserved(control_plane, name) for name in ("one", "other")}
+    assert nodes == {"sick": [0, 1], "busy": [2, 3]}
+    add_pod(control_plane, "last", 2)
+    assert "needs 2 GPUs, 1 of 4 free (0,1 held, 2 unhealthy)" in why_waiting(
+        control_plane, "last", "2 unhealthy"
+    )
+    patch_status(control_plane, "gputopology/sick", topology("sick", PAIRS)["status"])
+    ready.wait_until_fitting(2, ["sick"], of=["busy", "sick"])
+    # With the topology goes what the kubelet says of the node; kube-scheduler looks again at that.
+    control_plane.kubectl("label", "node", "sick", "mcp2026.io/noticed=yes")
+    assert bound(control_plane, "last") == "sick"
+    assert reserved(control_plane, "last") == [2, 3]
+
+
 def test_nodes_that_can_never_fit_say_so(control_plane: Cluster, ready: Extender) -> None:
     add_node(control_plane, "small", {}, gpus=8)
     ready.wait_until_fitting(4, ["small"], of=["small"])
