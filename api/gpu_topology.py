@@ -100,6 +100,10 @@ class GpuStatus(msgspec.Struct, frozen=True, rename="camel"):
     mig_devices: tuple[MigDevice, ...] = ()
 
 
+MOST_GPUS = 64
+"""Of one node."""
+
+
 class GpuSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What one GPU shall be; by index, as that survives an exchange of the board."""
 

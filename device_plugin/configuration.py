@@ -8,7 +8,7 @@ import yaml
 
 from mcp2026.api.errors import ConfigurationError, InvalidResourceError
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing, check_sharing
-from mcp2026.api.gpu_topology import GpuSpec, GPUTopologySpec
+from mcp2026.api.gpu_topology import MOST_GPUS, GpuSpec, GPUTopologySpec
 from mcp2026.api.schema_errors import explain
 from mcp2026.api.yaml_errors import NOT_YAML
 from mcp2026.device_plugin.health.settings import HealthSettings, check_health_settings
@@ -53,6 +53,7 @@ def parse_configuration(text: str, source: str) -> Configuration:
             *((f"nodes.{node}.", spec) for node, spec in configuration.nodes.items()),
         ):
             _check(spec, path)
+            _check_indices(spec.gpus, path)
         check_health_settings(configuration.health)
     except InvalidResourceError as error:
         raise ConfigurationError(source, str(error)) from error
@@ -103,6 +104,15 @@ def _check(spec: GPUTopologySpec, path: str) -> None:
             )
         seen.add(gpu.index)
         check_sharing(gpu.sharing, f"{path}gpus[{place}].sharing")
+
+
+def _check_indices(gpus: Sequence[GpuSpec], path: str) -> None:
+    """Refuse what no node can have. What another node may have is for each node to tell."""
+    for place, gpu in enumerate(gpus):
+        if gpu.index >= MOST_GPUS:
+            raise InvalidResourceError(
+                f"{path}gpus[{place}].index", f"{gpu.index} is no GPU of any node", f"0 to {MOST_GPUS - 1}"
+            )
 
 
 def wanted_sharing(layers: Sequence[GPUTopologySpec], machine: Machine) -> dict[str, Sharing]:

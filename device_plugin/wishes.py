@@ -4,11 +4,12 @@ What cannot be taken changes nothing: the last good configuration and the last g
 snapshot tells what was refused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp2026.api.errors import InvalidResourceError
-from mcp2026.api.gpu_topology import GPUTopologySpec
+from mcp2026.api.gpu_topology import GpuSpec, GPUTopologySpec
 from mcp2026.device_plugin.configuration import Configuration, parse_spec, wanted_sharing
 from mcp2026.device_plugin.devices import Refusal, Snapshot
 
@@ -56,14 +57,12 @@ class Wishes:
 
     def without_a_gpu(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the fields of the configuration for this node that name a GPU which it does not have."""
-        if self._node not in self._configuration.nodes:
-            return ()
-        indices = {gpu.index for gpu in snapshot.machine.gpus} | snapshot.unreadable.keys()
-        return tuple(
-            f"nodes.{self._node}.gpus[{place}].index: {gpu.index}"
-            for place, gpu in enumerate(self._configuration.nodes[self._node].gpus)
-            if gpu.index not in indices
-        )
+        node = self._configuration.nodes.get(self._node)
+        return () if node is None else _not_here(f"nodes.{self._node}.gpus", node.gpus, snapshot)
+
+    def for_other_nodes(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the fields for all nodes that name a GPU which this node does not have."""
+        return _not_here("gpus", self._configuration.gpus, snapshot)
 
     def apply(self, snapshot: Snapshot) -> Snapshot:
         """Return `snapshot` with what is wanted of its GPUs, and what was refused."""
@@ -84,3 +83,11 @@ class Wishes:
             spec_generation=self._good_generation,
             refusals=tuple(refusals),
         )
+
+
+def _not_here(path: str, gpus: Sequence[GpuSpec], snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the entries at `path` whose GPU is not there; one that cannot be read counts as there."""
+    indices = {gpu.index for gpu in snapshot.machine.gpus} | snapshot.unreadable.keys()
+    return tuple(
+        f"{path}[{place}].index: {gpu.index}" for place, gpu in enumerate(gpus) if gpu.index not in indices
+    )

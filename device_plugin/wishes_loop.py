@@ -35,6 +35,7 @@ class WishesLoop:
         self._file = configuration_file
         self._told: tuple[str, ...] = ()
         self._strangers: tuple[str, ...] = ()
+        self._elsewhere: tuple[str, ...] = ()
 
     def begin(self) -> None:
         """Wait for no spec."""
@@ -101,3 +102,11 @@ class WishesLoop:
                 "the configuration is for GPUs that this node does not have: %s", "; ".join(strangers)
             )
         self._strangers = strangers
+        elsewhere = self._wishes.for_other_nodes(self._inventory.snapshot)
+        if elsewhere and elsewhere != self._elsewhere:
+            log.info(
+                "the configuration for all nodes names GPUs that this node does not have: %s; where no node "
+                "has them, correct it",
+                "; ".join(elsewhere),
+            )
+        self._elsewhere = elsewhere

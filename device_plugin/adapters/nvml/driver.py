@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 import pynvml
 
+from mcp2026.api.gpu_topology import MOST_GPUS
 from mcp2026.device_plugin.adapters.nvml import mig, processes, vitals
 from mcp2026.device_plugin.adapters.nvml.calls import DRIVER_GONE, NONSENSE, CallError, Calls
 from mcp2026.device_plugin.adapters.nvml.deadlines import (
@@ -24,7 +25,6 @@ from mcp2026.device_plugin.adapters.nvml.deadlines import (
     Work,
 )
 from mcp2026.device_plugin.adapters.nvml.gpu_reading import (
-    MOST_GPUS,
     GpuReading,
     doubles,
     driver_version,

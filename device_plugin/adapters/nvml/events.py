@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 import pynvml
 
+from mcp2026.api.gpu_topology import MOST_GPUS
 from mcp2026.device_plugin.adapters.nvml import mig
 from mcp2026.device_plugin.adapters.nvml.calls import CallError, Calls
 from mcp2026.device_plugin.adapters.nvml.deadlines import (
@@ -19,7 +20,6 @@ from mcp2026.device_plugin.adapters.nvml.deadlines import (
     HangingCallError,
     TooManyHangingError,
 )
-from mcp2026.device_plugin.adapters.nvml.gpu_reading import MOST_GPUS
 from mcp2026.device_plugin.adapters.nvml.opening import Deadlines, start_nvml, stop_nvml
 from mcp2026.device_plugin.driver import EventKind, GpuEvent
 from mcp2026.device_plugin.errors import DriverNotRunningError

@@ -30,8 +30,6 @@ from mcp2026.topology.machine import Gpu, PcieAncestor
 
 NUMA_SET_WORDS = 16
 """Room for 1,024 NUMA nodes, the most that Linux has."""
-MOST_GPUS = 64
-"""As many as a `GPUTopology` holds."""
 MOST_MEMORY_MIB = 1 << 24
 MOST_MINOR = (1 << 20) - 1
 """The kernel's minor numbers have 20 bits."""

@@ -1,5 +1,6 @@
 """What is wanted of each GPU, and what is refused with which words."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from mcp2026.api.errors import ConfigurationError, InvalidResourceError
 from mcp2026.api.gpu_sharing import EXCLUSIVE, Sharing
 from mcp2026.device_plugin.configuration import Configuration, parse_configuration, parse_spec, wanted_sharing
 from mcp2026.device_plugin.devices import Snapshot
+from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.wishes import SeenSpec, Wishes
+from mcp2026.device_plugin.wishes_loop import WishesLoop
 from mcp2026.topology.machine import machine_from_file
 
 MACHINE = machine_from_file(Path(__file__).parents[2] / "topologies" / "4xa100-pcie-nvlink-pairs.yaml")
@@ -97,6 +100,15 @@ def test_an_empty_file_says_nothing() -> None:
         pytest.param(
             "nodes: {a: {gpus: [{index: -1, sharing: {}}]}}", "index", "at least 0", id="negative index"
         ),
+        pytest.param(
+            "gpus: [{index: 0, sharing: {}}, {index: 64, sharing: {}}]",
+            "gpus[1].index: 64 is no GPU of any node",
+            "0 to 63",
+            id="an index that no node has",
+        ),
+        pytest.param(
+            "nodes: {a: {gpus: [{index: 64, sharing: {}}]}}", "nodes.a.gpus[0]", "0 to 63", id="nor a"
+        ),
         pytest.param("{" * 500, "not YAML", "", id="nested too deeply"),
     ],
 )
@@ -128,6 +140,20 @@ def test_a_configuration_for_gpus_that_a_node_does_not_have_is_told() -> None:
     configuration = parse_configuration(text, "file")
     assert Wishes("n", configuration).without_a_gpu(node) == ("nodes.n.gpus[1].index: 7",)
     assert Wishes("other", configuration).without_a_gpu(node) == ()
+
+
+def test_gpus_that_only_other_nodes_have_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One file is for all nodes, so it may name the GPU 7 of those that have eight."""
+    caplog.set_level(logging.INFO)
+    text = "gpus: [{index: 0, sharing: {}}, {index: 7, sharing: {}}, {index: 4, sharing: {}}]"
+    inventory = Inventory(Snapshot(MACHINE, unreadable={4: "GPU is lost"}))
+    loop = WishesLoop(Wishes("n", parse_configuration(text, "file")), inventory, None)
+    for generation in range(3):
+        loop.spec_seen(SeenSpec(None, generation))
+    told = [record for record in caplog.records if "this node does not have" in record.getMessage()]
+    assert [(record.levelname, record.getMessage().count("gpus[1].index: 7;")) for record in told] == [
+        ("INFO", 1)
+    ]
 
 
 # ---- what holds as time goes on ----
