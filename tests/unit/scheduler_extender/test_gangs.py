@@ -121,6 +121,15 @@ def test_a_pod_that_was_made_anew_gets_the_place_of_the_one_before() -> None:
     assert case.bind(anew, node) is not None
 
 
+def test_who_comes_for_a_member_that_was_deleted_takes_nobody_elses_place() -> None:
+    case = cluster(2)
+    sent = {number: case.filter(member("g", number, 4)).filtered.feasible for number in (0, 1, 2, 3, 0, 1, 2)}
+    anew = replace(member("g", 3, 4), uid="another")
+    assert case.filter(anew).filtered.feasible == sent[3]
+    assert all(case.bind(member("g", number, 4), *sent[number]) for number in range(3))
+    assert case.bind(anew, *sent[3])
+
+
 def test_a_member_that_is_bound_twice_takes_one_place() -> None:
     case = cluster(1)
     first = member("g", 0, 2)
