@@ -5,7 +5,7 @@ was reserved for it when it was bound; if nothing was (it came by another schedu
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mcp2026.api.gpu_devices import DeviceKind, parse_device_id
 from mcp2026.api.scheduling_context import QosClass
@@ -29,21 +29,26 @@ def node_gpus(
     holders = {key: gpus for key, gpus in topology.holders.items() if key not in departed}
     held = set().union(*holders.values())
     promised = []
+    reservations = _Reservations(topology)
+    reserved_parts: dict[tuple[str, int], list[str]] = {}
+    promised_parts: Counter[str] = Counter()
     for key, pod in pods.items():
+        for resource, by_gpu in reservations.parts(key, pod).items():
+            for position, devices in by_gpu.items():
+                reserved_parts.setdefault((resource, position), []).extend(devices)
+        promised_parts.update(reservations.units_without_a_place(key, pod))
         lacking = pod.gpus - len(holders.get(key, ()))
         if lacking <= 0:
             continue
-        reserved = _reserved_gpus(pod, topology) if key not in holders else set()
+        reserved = reservations.gpus(pod) if key not in holders else frozenset()
         held |= reserved
         if lacking > len(reserved):
             promised.append(lacking - len(reserved))
     parts: dict[str, list[Parts]] = {}
-    promised_parts: Counter[str] = Counter()
     for observed in topology.parts:
-        parts.setdefault(observed.resource, []).append(_free_parts(observed, topology, pods, departed))
-    for resource in parts:
-        promised_parts[resource] = sum(
-            _unplaced_units(resource, key, pod, topology) for key, pod in pods.items()
+        reserved_here = reserved_parts.get((observed.resource, observed.position), [])
+        parts.setdefault(observed.resource, []).append(
+            _free_parts(observed, topology, reserved_here, departed)
         )
     return NodeGpus(
         graph=graph,
@@ -70,68 +75,105 @@ def tenants_of(pods: Iterable[ObservedPod]) -> Tenants:
 
 def _tenants(topology: ObservedTopology, pods: Mapping[str, ObservedPod]) -> tuple[Tenants, ...]:
     """Return the pods on each GPU of the node."""
-    placed = tuple(placed_pods(topology, pods))
-    return tuple(
-        tenants_of(each.pod for each in placed if each.is_on(position))
-        for position in range(len(topology.uuids))
-    )
+    on_gpu: list[list[ObservedPod]] = [[] for _ in topology.uuids]
+    for placed in placed_pods(topology, pods):
+        for position in placed.gpus.union(*placed.parts.values()):
+            on_gpu[position].append(placed.pod)
+    return tuple(map(tenants_of, on_gpu))
 
 
 def placed_pods(topology: ObservedTopology, pods: Mapping[str, ObservedPod]) -> Iterator[PlacedPod]:
     """Yield what each of `pods` holds of the node, or has reserved where the topology does not show it."""
+    reservations = _Reservations(topology)
     for key, pod in pods.items():
         parts: dict[str, dict[int, int]] = {}
-        for observed in topology.parts:
-            if _shown(observed.resource, key, topology):
-                units = observed.taken.get(key, 0)
-            else:
-                units = _reserved_units(pod, observed, topology)
-            if units:
+        for observed in reservations.shown.get(key, ()):
+            if units := observed.taken[key]:
                 parts.setdefault(observed.resource, {})[observed.position] = units
-        gpus = topology.holders.get(key) or frozenset(_reserved_gpus(pod, topology))
+        for resource, by_gpu in reservations.parts(key, pod).items():
+            parts[resource] = {position: len(devices) for position, devices in by_gpu.items()}
+        gpus = topology.holders.get(key) or reservations.gpus(pod)
         yield PlacedPod(pod, gpus, parts, shown=key in topology.holding)
 
 
-def _reserved_units(pod: ObservedPod, observed: ObservedParts, topology: ObservedTopology) -> int:
-    if observed.devices:
-        return len(set(observed.devices).intersection(_reserved_devices(pod, observed.resource)))
-    return _reserved_memory(pod, observed.resource, topology.uuids[observed.position])
+class _Reservations:
+    """Where the devices lie that were reserved for pods. Made once for a topology, asked for each pod."""
+
+    def __init__(self, topology: ObservedTopology) -> None:
+        self._gpus = {uuid: position for position, uuid in enumerate(topology.uuids)}
+        self._resources = {part.resource for part in topology.parts}
+        self._devices = {
+            (part.resource, device): part.position for part in topology.parts for device in part.devices
+        }
+        self._by_amount: dict[str, set[int]] = {}
+        """The GPUs whose devices of a resource have no names of their own: memory, by the GiB."""
+        for part in topology.parts:
+            if not part.devices:
+                self._by_amount.setdefault(part.resource, set()).add(part.position)
+        self.shown: dict[str, list[ObservedParts]] = {}
+        """By the key of a pod: the parts of which the topology shows that it holds some."""
+        for part in topology.parts:
+            for key in part.taken:
+                self.shown.setdefault(key, []).append(part)
+
+    def gpus(self, pod: ObservedPod) -> frozenset[int]:
+        """Return the positions of the whole GPUs reserved for `pod` that this node has."""
+        return frozenset(
+            self._gpus[device]
+            for demand in pod.demands
+            if demand.kind is DeviceKind.GPU
+            for device in _reserved_devices(pod, demand.resource)
+            if device in self._gpus
+        )
+
+    def parts(self, key: str, pod: ObservedPod) -> dict[str, dict[int, list[str]]]:
+        """Return the parts reserved for `pod`: the devices of each GPU, by resource.
+
+        Resources of which the topology shows what it holds are left out.
+        """
+        found: dict[str, dict[int, list[str]]] = {}
+        for resource in self._not_shown(key):
+            for device in _reserved_devices(pod, resource):
+                position = self._position_of(resource, device)
+                if position is not None:
+                    found.setdefault(resource, {}).setdefault(position, []).append(device)
+        return found
+
+    def units_without_a_place(self, key: str, pod: ObservedPod) -> dict[str, int]:
+        """Return how many units of each resource the pod will take, though it is not known which."""
+        asked: Counter[str] = Counter()
+        for demand in pod.demands:
+            asked[demand.resource] += demand.units
+        return {
+            resource: max(0, asked[resource] - len(tuple(_reserved_devices(pod, resource))))
+            for resource in self._not_shown(key)
+        }
+
+    def _not_shown(self, key: str) -> set[str]:
+        return self._resources - {part.resource for part in self.shown.get(key, ())}
+
+    def _position_of(self, resource: str, device: str) -> int | None:
+        if resource not in self._by_amount:
+            return self._devices.get((resource, device))
+        position = self._gpus.get(parse_device_id(device).uuid)
+        return position if position in self._by_amount[resource] else None
 
 
-def _reserved_devices(pod: ObservedPod, resource: str) -> Iterable[str]:
+def _reserved_devices(pod: ObservedPod, resource: str) -> Iterator[str]:
     for devices in pod.assignment.values():
         yield from devices.get(resource, ())
 
 
-def _reserved_gpus(pod: ObservedPod, topology: ObservedTopology) -> set[int]:
-    """Return the positions of the whole GPUs reserved for `pod` that this node has."""
-    positions = {uuid: position for position, uuid in enumerate(topology.uuids)}
-    return {
-        positions[device]
-        for demand in pod.demands
-        if demand.kind is DeviceKind.GPU
-        for device in _reserved_devices(pod, demand.resource)
-        if device in positions
-    }
-
-
 def _free_parts(
-    observed: ObservedParts,
-    topology: ObservedTopology,
-    pods: Mapping[str, ObservedPod],
-    departed: Collection[str],
+    observed: ObservedParts, topology: ObservedTopology, reserved: Sequence[str], departed: Collection[str]
 ) -> Parts:
     taken = sum(units for key, units in observed.taken.items() if key not in departed)
     devices = {name for key, names in observed.taken_devices.items() if key not in departed for name in names}
-    for key, pod in pods.items():
-        if _shown(observed.resource, key, topology):
-            continue
-        if observed.devices:
-            reserved = set(observed.devices).intersection(_reserved_devices(pod, observed.resource)) - devices
-            taken += len(reserved)
-            devices |= reserved
-        else:
-            taken += _reserved_memory(pod, observed.resource, topology.uuids[observed.position])
+    if observed.devices:
+        taken += len(set(reserved) - devices)
+        devices |= set(reserved)
+    else:
+        taken += len(reserved)
     if observed.position in topology.unhealthy:
         return Parts(observed.position, observed.total, 0, together=observed.together)
     return Parts(
@@ -141,21 +183,3 @@ def _free_parts(
         devices=tuple(device for device in observed.devices if device not in devices),
         together=observed.together,
     )
-
-
-def _reserved_memory(pod: ObservedPod, resource: str, uuid: str) -> int:
-    """Return the GiB of the GPU `uuid` that are reserved for `pod`."""
-    return sum(1 for device in _reserved_devices(pod, resource) if parse_device_id(device).uuid == uuid)
-
-
-def _shown(resource: str, key: str, topology: ObservedTopology) -> bool:
-    """Tell whether the topology shows that the pod holds any of `resource`."""
-    return any(part.resource == resource and key in part.taken for part in topology.parts)
-
-
-def _unplaced_units(resource: str, key: str, pod: ObservedPod, topology: ObservedTopology) -> int:
-    """Return how many units the pod will take, though it is not known which."""
-    if _shown(resource, key, topology):
-        return 0
-    asked = sum(demand.units for demand in pod.demands if demand.resource == resource)
-    return max(0, asked - len(tuple(_reserved_devices(pod, resource))))
