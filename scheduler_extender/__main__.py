@@ -36,6 +36,7 @@ from mcp2026.scheduler_extender.errors import AddressInUseError, ExtenderError
 from mcp2026.scheduler_extender.gangs import Gangs
 from mcp2026.scheduler_extender.leadership import Alone
 from mcp2026.scheduler_extender.metrics import Metrics
+from mcp2026.scheduler_extender.pauses import keep_pauses_short
 from mcp2026.scheduler_extender.policy import PolicyInForce
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.scoring_ahead import score_ahead
@@ -122,6 +123,7 @@ async def run(settings: Settings) -> None:
             app = server.health_app()
             runners.append(await _listen(app, settings.metrics_host, settings.metrics_port, "health"))
         loops = [watch.run(), _expire(cache), score_ahead(cache, memo, choices, in_force)]
+        loops.append(keep_pauses_short(cache))
         if file is not None:
             loops.append(file.follow(in_force.replace, _keep_policy))
         if campaign is not None:

@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic, perf_counter, time
@@ -19,6 +20,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.admitting import Admission
 from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.binding import Binder
@@ -44,6 +46,7 @@ from mcp2026.scheduler_extender.policy import Policy, PolicyInForce
 from mcp2026.scheduler_extender.preempting import preempt
 from mcp2026.scheduler_extender.preferences import Preferences
 from mcp2026.scheduler_extender.prioritizing import Ranking, rank_nodes
+from mcp2026.scheduler_extender.ranking_ahead import RankingAhead
 from mcp2026.scheduler_extender.request import Demand, demands_of
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
@@ -64,6 +67,8 @@ FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
 
 MAX_BODY_BYTES = 32 * 2**20
 """A verb's body: 5,000 whole nodes of 6 KiB each."""
+AT_HAND_BYTES = 2**20
+"""A body up to this is read in the event loop: 5,000 names have 60 KiB, and a thread costs more."""
 PAGE = Path(__file__).with_name("map.html").read_bytes()
 PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
@@ -88,9 +93,9 @@ _Verb = Callable[[bytes], Awaitable[_Answered]]
 class ExtenderServer:
     """The handlers, over one cache.
 
-    `problems` tells, as long as there is one, what keeps a kind of object from being read. Decisions are made
-    in threads beside the event loop: filter in one of its own, so that it never waits while prioritize or
-    preempt score machines that they have not met before; `choices` is the thread that owns `memo`.
+    `problems` tells, as long as there is one, what keeps a kind of object from being read. `choices` is the
+    thread that owns `memo`: it makes all decisions that score machines. filter never waits for it. It takes a
+    ms, so it is answered in the event loop, but for whole nodes and MIG, which have a thread of their own.
     """
 
     def __init__(
@@ -120,6 +125,7 @@ class ExtenderServer:
         self._leadership = leadership or Alone()
         self._pods: OrderedDict[str, ObservedPod] = OrderedDict()
         self._decisions = DecisionLog()
+        self._ahead: RankingAhead[_Ranked] = RankingAhead(clock)
         self._noting: set[asyncio.Task[None]] = set()
         self._closing = False
 
@@ -159,7 +165,8 @@ class ExtenderServer:
     # ---- the verbs ----
 
     async def _filter(self, body: bytes) -> _Answered:
-        args = await self._filters.call(decode_args, body)
+        large = len(body) > AT_HAND_BYTES
+        args = await self._filters.call(decode_args, body) if large else decode_args(body)
         demands = demands_of(args.spec)
         pod = observed_pod(args.pod)
         if problem := self._binder.is_bound(pod):
@@ -172,16 +179,34 @@ class ExtenderServer:
             verdict = await self._admission.admit(pod, args.node_names, preferences)
             filtered, said = verdict.filtered, verdict.said
             answer = await self._filters.call(encode, filter_result(filtered, args))
-        else:
+        elif large or any(demand.kind is DeviceKind.MIG for demand in demands):
             filtered, answer = await self._filters.call(_filter, self._snapshot(), args, demands)
+        else:
+            filtered, answer = _filter(self._snapshot(), args, demands)
+        if demands and len(filtered.feasible) > 1:
+            self._ahead.begin(
+                body,
+                filtered.feasible,
+                partial(
+                    self._choices.call,
+                    _ranked,
+                    pod.uid,
+                    filtered.feasible,
+                    demands,
+                    self._snapshot(),
+                    self._memo,
+                    preferences,
+                ),
+            )
         self._remember(pod)
         self._decisions.filtered(args.key, pod.uid, demands, filtered, time(), preferences, said)
         log.debug("filter %s: %d of %d nodes fit", args.key, len(filtered.feasible), len(args.node_names))
         return _Answered(answer, Outcome.FITS if filtered.feasible else Outcome.NOTHING_FITS, pod.uid)
 
     async def _prioritize(self, body: bytes) -> _Answered:
-        policy = self._in_force.policy
-        ranked = await self._choices.call(_rank, body, self._snapshot(), self._memo, policy)
+        policy, snapshot = self._in_force.policy, self._snapshot()
+        begun = self._ahead.take(body)
+        ranked = await (begun or self._choices.call(_rank, body, snapshot, self._memo, policy))
         noting = asyncio.create_task(self._note_ranking(ranked))
         self._noting.add(noting)
         noting.add_done_callback(self._noting.discard)
@@ -329,9 +354,19 @@ def _rank(body: bytes, snapshot: ClusterSnapshot, memo: ScoreMemo, policy: Polic
     args = decode_args(body)
     demands = demands_of(args.spec)
     preferences = Preferences.of(observed_pod(args.pod), policy)
-    ranking = rank_nodes(snapshot, args.node_names, demands, memo, preferences)
-    answer = encode(priority_list(ranking))
-    return _Ranked(args.pod.metadata.uid, demands, preferences, ranking, answer)
+    return _ranked(args.pod.metadata.uid, args.node_names, demands, snapshot, memo, preferences)
+
+
+def _ranked(
+    uid: str,
+    node_names: tuple[str, ...],
+    demands: tuple[Demand, ...],
+    snapshot: ClusterSnapshot,
+    memo: ScoreMemo,
+    preferences: Preferences,
+) -> _Ranked:
+    ranking = rank_nodes(snapshot, node_names, demands, memo, preferences)
+    return _Ranked(uid, demands, preferences, ranking, encode(priority_list(ranking)))
 
 
 async def _respond(verb: str, answer: _Verb, body: bytes) -> tuple[web.Response, Outcome, str]:

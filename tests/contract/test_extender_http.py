@@ -198,6 +198,28 @@ async def test_filter_does_not_wait_while_other_verbs_choose() -> None:
         assert (await ranking)[0] == 200
 
 
+async def test_the_question_that_follows_filter_finds_its_answer_made() -> None:
+    def as_go_writes(*names: str) -> bytes:
+        members = {"Pod": args()["Pod"], "Nodes": None, "NodeNames": names}
+        return json.dumps(members, separators=(",", ":")).encode()
+
+    go_on = threading.Event()
+    choices = Background("choices")
+    async with serving(some_cluster(), choices=choices) as session:
+        status, answer = await post(session, "filter", as_go_writes("linked", "busy", "split"))
+        assert (status, answer["NodeNames"]) == (200, ["linked", "split"])
+        busy = asyncio.create_task(choices.call(go_on.wait))
+        status, ranked = await post(session, "prioritize", as_go_writes("linked", "split"))
+        assert (status, ranked) == (
+            200,
+            [{"Host": "linked", "Score": 10}, {"Host": "split", "Score": 0}],
+        )
+        other = asyncio.create_task(post(session, "prioritize", as_go_writes("split", "linked")))
+        go_on.set()
+        await busy
+        assert (await other)[1] == ranked[::-1]
+
+
 def victims(*uids: str) -> dict[str, Any]:
     return {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0}
 
