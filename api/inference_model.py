@@ -32,7 +32,7 @@ SHA256_PATTERN: Final = r"^[0-9a-f]{64}$"
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]{1,3})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 
 BATCH_ALONE: Final = (
-    "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone; no qos, canary, "
+    "with mode Batch: one version, 1 replica, 1 worker; of batching maxBatchSize alone; no qos, slo, canary, "
     "allowIncompatible, stopped, logArchive or credentialsSecret; a version on a claim"
 )
 """What the API server says as well."""
@@ -109,6 +109,13 @@ class Gpu(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
         return (GPU_SHARED_RESOURCE if self.sharing == "Shared" else GPU_RESOURCE), self.count
 
 
+class ServiceLevel(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What was promised to those who ask the model."""
+
+    latency_p95_ms: Annotated[float, msgspec.Meta(ge=0.001, le=600_000)]
+    """Of the whole request in the server, in ms."""
+
+
 class Resources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """CPU and memory of each replica, as Kubernetes quantities."""
 
@@ -141,6 +148,8 @@ class InferenceModelSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unk
     """Serve versions though their inputs or outputs differ from those of the version that is served."""
     batching: Batching = Batching()
     qos: QualityOfService = QualityOfService()
+    slo: ServiceLevel | None = None
+    """With mode Serve: the scheduler ranks nodes by it. A change restarts nothing."""
     credentials_secret: SecretName | None = None
     """With mode Serve: its keys become environment of the servers, for versions that are fetched."""
     gpu: Gpu = Gpu()
@@ -384,6 +393,7 @@ def _check_mode(spec: InferenceModelSpec) -> None:
         "allowIncompatible": not spec.allow_incompatible,
         "batching": batching == Batching(max_batch_size=batching.max_batch_size),
         "qos": spec.qos == QualityOfService(),
+        "slo": spec.slo is None,
         "stopped": not spec.stopped,
         "logArchive": spec.log_archive is None,
         "credentialsSecret": spec.credentials_secret is None,

@@ -15,6 +15,15 @@ class ApplyChild:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnotatePod:
+    """Set an annotation of a pod that is there, or take it away (`value` None). It restarts nothing."""
+
+    pod: Manifest
+    annotation: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateStatus:
     """Write the model's status, provided that the model is still the one that was observed."""
 
@@ -37,4 +46,4 @@ class RequeueAfter:
     seconds: float
 
 
-Action = ApplyChild | UpdateStatus | EmitEvent | RequeueAfter
+Action = ApplyChild | AnnotatePod | UpdateStatus | EmitEvent | RequeueAfter

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mcp2026.api.names import API_VERSION, INFERENCE_MODEL_KIND, MANAGED_BY
-from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, RequeueAfter, UpdateStatus
+from mcp2026.operator.actions import Action, AnnotatePod, ApplyChild, EmitEvent, RequeueAfter, UpdateStatus
 from mcp2026.operator.adapters.api_server import KINDS, ApiServer
 from mcp2026.operator.adapters.pod_pages import HttpPodPages
 from mcp2026.operator.canary.looking import CanaryLooks
@@ -135,6 +135,10 @@ class Controller:
                 applied = await asyncio.to_thread(self._api.apply, manifest)
                 self._store.put(manifest["kind"], applied)
                 log.info("applied %s %s/%s", manifest["kind"], key[0], manifest["metadata"]["name"])
+            case AnnotatePod(pod, annotation, value):
+                annotated = await asyncio.to_thread(self._api.annotate_pod, pod, annotation, value)
+                if annotated is not None:
+                    self._store.put("Pod", annotated)
             case UpdateStatus(status):
                 try:
                     written = await asyncio.to_thread(

@@ -18,6 +18,7 @@ from mcp2026.operator.manifests import Manifest, covers
 from mcp2026.operator.modes import MODES
 from mcp2026.operator.observed import Observed, at
 from mcp2026.operator.progress import events_between, says, with_conditions
+from mcp2026.operator.promises import promises_renewed
 from mcp2026.operator.settings import PodSettings
 from mcp2026.operator.situation import Situation
 
@@ -42,6 +43,7 @@ def reconcile(observed: Observed, now: datetime, settings: PodSettings) -> list[
             for child in situation.wanted
             if not _is_applied(child, observed.child(child["kind"]))
         ]
+        actions += promises_renewed(model, observed.pods)
     status = mode.next_status(situation, now)
     actions += _status_actions(observed.resource, model.status, status)
     if (seconds := mode.look_again(situation, status, now)) is not None:

@@ -145,6 +145,20 @@ class ApiServer:
             "application/apply-patch+yaml",
         )
 
+    def annotate_pod(self, pod: Manifest, annotation: str, value: str | None) -> Manifest | None:
+        """Set or take away an annotation of this very pod; None if it is gone."""
+        metadata = pod["metadata"]
+        body = {"metadata": {"uid": metadata["uid"], "annotations": {annotation: value}}}
+        path = KINDS["Pod"].path(metadata["namespace"], metadata["name"])
+        try:
+            return self._request(
+                "PATCH", path, {"fieldManager": MANAGED_BY}, body, "application/merge-patch+json"
+            )
+        except ApiRequestError as error:
+            if error.status == 404:
+                return None
+            raise
+
     def patch_status(self, resource: Manifest, status: dict[str, Any]) -> Manifest:
         """Write a model's status; refused with 409 if the model has changed since `resource` was read."""
         metadata = resource["metadata"]

@@ -2,7 +2,8 @@
 
 Whatever changes in the pod template restarts pods, so only what a pod cannot learn otherwise is in it: image,
 workers, GPUs, resources, priority class, and the claims. Versions, weights, limits and tenants it learns from
-its ConfigMap (docs/decisions/0090).
+its ConfigMap (docs/decisions/0090). A promised latency is in it for the scheduler, and changes with the next
+change that restarts pods anyhow (docs/decisions/0120).
 """
 
 from typing import Any
@@ -17,6 +18,7 @@ from mcp2026.api.names import (
     REST_PORT,
     SERVING_CONFIG_DIRECTORY,
     SERVING_CONFIG_KEY,
+    SLO_LATENCY_ANNOTATION,
 )
 from mcp2026.api.stopping import LogArchive
 from mcp2026.operator.children.ownership import child_metadata, child_name
@@ -27,6 +29,7 @@ from mcp2026.operator.children.pod import (
     environment,
     pod_security,
     pod_template,
+    promised_latency,
     read_only,
     resources,
 )
@@ -54,8 +57,8 @@ ENDING_DIRECTORY = "/tmp/ending"
 def deployment(model: InferenceModel, settings: PodSettings, running: Manifest | None = None) -> Manifest:
     """Return the Deployment ``<model>``. `running` is the one that is there.
 
-    A claim that no version uses any more stays mounted in the pods that have it, until they are replaced for
-    another reason.
+    A claim that no version uses any more stays mounted in the pods that have it, and a promise that was
+    changed stays in their template, until they are replaced for another reason.
     """
     return with_digest(
         {
@@ -80,11 +83,17 @@ def _template(model: InferenceModel, settings: PodSettings, running: Manifest | 
         used.add(_CACHE)
     mounted = _mounted_claims(running)
     withdrawn = claims_of(model.spec.versions) - used
-    if used < mounted and not withdrawn:  # of a claim that cannot be used pods are to be rid
-        kept = _pod_template(model, mounted, settings)
-        if template_digest_of(kept) == template_digest_of(at(running, "spec", "template")):
-            return kept
-    return _pod_template(model, used, settings)
+    there = at(running, "spec", "template")
+    # Of a claim that cannot be used pods are to be rid.
+    for claims in (used, mounted) if used < mounted and not withdrawn else (used,):
+        for promised in (
+            promised_latency(model),
+            at(there, "metadata", "annotations", SLO_LATENCY_ANNOTATION),
+        ):
+            template = _pod_template(model, claims, settings, promised)
+            if template_digest_of(template) == template_digest_of(there):
+                return template
+    return _pod_template(model, used, settings, promised_latency(model))
 
 
 def _mounted_claims(running: Manifest | None) -> set[str]:
@@ -115,7 +124,9 @@ def _rolling_update(model: InferenceModel) -> dict[str, int]:
     return {"maxSurge": 1, "maxUnavailable": 0}
 
 
-def _pod_template(model: InferenceModel, claims: set[str], settings: PodSettings) -> dict[str, Any]:
+def _pod_template(
+    model: InferenceModel, claims: set[str], settings: PodSettings, promised: str | None
+) -> dict[str, Any]:
     volumes, written = _claim_volumes(claims - {_CACHE}), _written_claims(model)
     fetches = _CACHE in claims
     spec: dict[str, Any] = {
@@ -138,7 +149,7 @@ def _pod_template(model: InferenceModel, claims: set[str], settings: PodSettings
             ),
         ],
     }
-    return pod_template(model, spec, settings)
+    return pod_template(model, spec, settings, promised)
 
 
 def _claim_volumes(claims: set[str]) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from mcp2026.api.names import (
     POD_NAMESPACE_VARIABLE,
     POD_UID_VARIABLE,
     QOS_CLASS_VARIABLE,
+    SLO_LATENCY_ANNOTATION,
 )
 from mcp2026.api.scheduling_context import pod_qos_class
 from mcp2026.operator.children.ownership import labels
@@ -35,11 +36,22 @@ CONTAINER_SECURITY: Final = {
 }
 
 
-def pod_template(model: InferenceModel, spec: dict[str, Any], settings: PodSettings) -> dict[str, Any]:
+def promised_latency(model: InferenceModel) -> str | None:
+    """Return the p95 in ms as the scheduler reads it from a pod; None without a promise, or without GPUs."""
+    if model.spec.slo is None or not model.spec.gpu.count:
+        return None
+    return f"{model.spec.slo.latency_p95_ms:.3f}".rstrip("0").rstrip(".")
+
+
+def pod_template(
+    model: InferenceModel, spec: dict[str, Any], settings: PodSettings, promised: str | None = None
+) -> dict[str, Any]:
     """Return the template of pods with `spec`, placed as the model asks, with its digest."""
     annotations = {}
     if model.spec.gpu.count > 0:
         annotations[DEVICE_TYPE_ANNOTATION] = DEVICE_TYPE_NVIDIA
+        if promised is not None:
+            annotations[SLO_LATENCY_ANNOTATION] = promised
         spec = {**spec, "schedulerName": settings.scheduler_name}
     if model.spec.priority_class_name is not None:
         spec = {**spec, "priorityClassName": model.spec.priority_class_name}

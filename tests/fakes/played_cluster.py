@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcp2026.api.names import API_VERSION, INFERENCE_MODEL_KIND
-from mcp2026.operator.actions import Action, ApplyChild, EmitEvent, UpdateStatus
+from mcp2026.operator.actions import Action, AnnotatePod, ApplyChild, EmitEvent, UpdateStatus
 from mcp2026.operator.canary.comparison import Comparison
 from mcp2026.operator.manifests import Manifest
 from mcp2026.operator.observed import Observed
@@ -71,6 +71,11 @@ class PlayedCluster:
         match action:
             case ApplyChild(manifest):
                 self._apply(copy.deepcopy(manifest))
+            case AnnotatePod(pod, annotation, value):
+                annotations = self.pods[pod["metadata"]["name"]]["metadata"]["annotations"]
+                annotations |= {annotation: value}
+                if value is None:
+                    del annotations[annotation]
             case UpdateStatus(status):
                 self.resource = {**self.resource, "status": status_document(status)}
             case EmitEvent():

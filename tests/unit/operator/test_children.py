@@ -38,6 +38,7 @@ GPU_MODEL = parse_inference_model(
             "queue": {"maxRows": 256, "defaultTimeoutMs": 200, "timeoutAction": "Delay"},
         },
         priorityClassName="mcp-gpu-high",
+        slo={"latencyP95Ms": 25},
     )
 )
 
@@ -171,6 +172,7 @@ def test_the_deployment_of_a_model_with_gpus() -> None:
                     "labels": LABELS,
                     "annotations": {
                         "resource.kubernetes.io/device-type": "nvidia.com/gpu",
+                        "mcp2026.io/slo-latency-p95-ms": "25",
                     },
                 },
                 "spec": {
