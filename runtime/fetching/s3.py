@@ -24,6 +24,12 @@ if TYPE_CHECKING:  # obstore has its types in the stubs alone
     from obstore import BytesStream, GetOptions
 
 _BLOCK = 1024 * 1024
+_METADATA = "/latest/"
+"""In the URLs of the metadata service of EC2, which the client asks last of all for credentials."""
+_NO_CREDENTIALS = (
+    "there are no credentials for it: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this "
+    "machine gives none"
+)
 T = TypeVar("T")
 
 
@@ -84,6 +90,5 @@ class S3Source:
                 "Check the Secret of spec.credentialsSecret (AWS_*) and what it is allowed",
             ) from error
         except (BaseError, OSError) as error:
-            raise BrokenTransferError(
-                (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-            ) from error
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+            raise BrokenTransferError(f"{_NO_CREDENTIALS} ({said})" if _METADATA in said else said) from error

@@ -109,7 +109,7 @@ class Transfer:
             async with asyncio.timeout(self._limits.total_seconds):
                 await self._resume()
                 resumed = self._size > 0
-                if self._digest.hexdigest() != sha256:
+                if not resumed or self._digest.hexdigest() != sha256:
                     await self._bring()
                 if resumed and self._digest.hexdigest() != sha256:  # what was here is of another
                     log.warning(

@@ -266,6 +266,15 @@ def test_an_object_is_gone_on_with_only_if_it_is_the_same(
         assert server.stop() == 0
 
 
+def test_a_bucket_without_credentials_says_which_variables_are_needed(configured: Configured) -> None:
+    configured.write(1, ("v1", "s3://models/add.onnx", "0" * 64))
+    nowhere = "http://127.0.0.1:1"
+    environment = {"AWS_ENDPOINT_URL": nowhere, "AWS_METADATA_ENDPOINT": nowhere, "AWS_REGION": "us-east-1"}
+    ended = run_server(*configured.arguments(), "--port", "0", environment=environment)
+    assert ended.returncode == 1
+    assert "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set" in ended.stderr
+
+
 def test_a_bucket_that_says_nothing_is_named(configured: Configured, model: Model) -> None:
     content = model("add").read_bytes()
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -173,6 +173,11 @@ async def test_another_file_is_refused_and_nothing_of_it_is_kept(
     assert len(origin.asked) == 1
 
 
+async def test_the_digest_of_nothing_is_asked_for_like_any_other(settings: Settings, origin: Origin) -> None:
+    nothing = hashlib.sha256(b"").hexdigest()
+    assert f"its sha256 is {DIGEST} (300000 bytes)" in await refused(settings, origin.url, nothing)
+
+
 @pytest.mark.parametrize(
     ("status", "attempts", "said"),
     [
