@@ -76,7 +76,7 @@ REFUSALS = {
     "queue-timeout-above-range": "should be less than or equal to 3600000",
     "queue-timeout-action-unknown": 'supported values: "Reject", "Delay"',
     "sha256-upper-case": "allowed: the digest as 64 lower-case hex digits",
-    "slo-latency-below-range": "spec.slo.latencyP95Ms in body should be greater than or equal to 0.001",
+    "slo-latency-below-range": "allowed: a number from 0.001 to 600000",
     "slo-latency-with-unit": "spec.slo.latencyP95Ms in body must be of type number",
     "slo-without-latency": "spec.slo.latencyP95Ms: Required value",
     "tenant-id-with-space": "allowed: 1 to 63 visible ASCII characters without spaces",
