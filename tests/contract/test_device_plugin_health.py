@@ -73,8 +73,12 @@ def test_a_driver_that_hangs_keeps_the_kubelet_served_and_does_not_hold_up_the_e
     nvml.fail("nvmlDeviceGetHandleByUUID", 0, "HANG")
     before = len(nvml.calls())
     kubelet.wait_until(lambda: "nvmlDeviceGetHandleByUUID" in nvml.calls()[before:], "a probe")
-    hanging = len(nvml.calls())
-    assert kubelet.stays(lambda: len(nvml.calls()) == hanging, 1.0), "the probe did not hang"
+
+    def hangs() -> bool:
+        asked = len(nvml.calls())
+        return kubelet.stays(lambda: len(nvml.calls()) == asked, 1.0)
+
+    kubelet.wait_until(hangs, "the probe hangs, once it has asked the other GPUs")
     assert preferred(endpoint, PAIRS, 2) == PAIRS[:2]
     assert plugin.stop() == 0
     assert not (kubelet.directory / "mcp2026-gpu.sock").exists()

@@ -8,7 +8,7 @@ thread, and a process gives up at a bound.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
@@ -87,6 +87,22 @@ class _Task:
         return HangingCallError(self.subject, self.at(), time.monotonic() - self.began)
 
 
+class _Run:
+    """Tasks that a thread does one after the other, until it is given up at `current`."""
+
+    __slots__ = ("current", "done", "given_up", "queue", "tasks")
+
+    def __init__(self, tasks: Sequence[_Task], queue: "_Queue") -> None:
+        self.tasks = tasks
+        self.queue = queue
+        self.current: _Task | None = None
+        self.given_up = False
+        self.done = threading.Event()
+
+
+_Queue = SimpleQueue[_Run | None]
+
+
 class Work(NamedTuple):
     """A piece of work; `at` tells how far it has come."""
 
@@ -97,6 +113,7 @@ class Work(NamedTuple):
 class DeadlineCaller:
     """Does work in a daemon thread, one piece at a time, and waits no longer than it is told.
 
+    What is asked about many subjects at once wakes the thread once, and the caller once when all is done.
     For one calling thread at a time; `close` may come from any.
     """
 
@@ -104,7 +121,7 @@ class DeadlineCaller:
         self._name = name
         self._abandoned = abandoned
         self._lock = threading.Lock()
-        self._tasks: SimpleQueue[_Task | None] | None = None
+        self._queue: _Queue | None = None
         self._hanging: dict[str, _Task] = {}
         self._closing: _Task | None = None
 
@@ -118,7 +135,12 @@ class DeadlineCaller:
             TooManyHangingError: `MOST_ABANDONED` threads hang.
 
         """
-        task = self._begin(subject, Work(work, at), timeout_s)
+        with self._lock:
+            earlier = self._hanging.get(subject)
+        if earlier is not None:
+            raise earlier.hanging()
+        task = _Task(subject, work, at)
+        self._until_given_up(self._begin([task]), timeout_s)
         result: _Result = self._outcome(task)
         return result
 
@@ -132,38 +154,65 @@ class DeadlineCaller:
         one deadline.
         """
         outcomes: dict[str, Callable[[], Any]] = {}
-        begun: list[_Task] = []
+        left: list[_Task] = []
+        slow: list[_Task] = []
         for subject, work in works.items():
-            for slow in begun if self._full() else ():
-                slow.wait_until(timeout_s)
-            try:
-                task = self._begin(subject, work, min(patience_s, timeout_s))
-            except (HangingCallError, TooManyHangingError) as error:
-                outcomes[subject] = partial(_raise, error)
+            with self._lock:
+                earlier = self._hanging.get(subject)
+            if earlier is not None:
+                outcomes[subject] = partial(_raise, earlier.hanging())
             else:
-                begun.append(task)
-                outcomes[subject] = partial(self._outcome, task)
-        for task in begun:
+                left.append(_Task(subject, work.do, work.at))
+                outcomes[subject] = partial(self._outcome, left[-1])
+        while left:
+            for task in slow if self._full() else ():
+                task.wait_until(timeout_s)
+            try:
+                run = self._begin(left)
+            except TooManyHangingError as error:
+                outcomes |= {task.subject: partial(_raise, error) for task in left}
+                break
+            given_up = self._until_given_up(run, min(patience_s, timeout_s))
+            if given_up is None:
+                break
+            slow.append(given_up)
+            left = left[left.index(given_up) + 1 :]
+        for task in slow:
             task.wait_until(timeout_s)
         return outcomes
 
     def _full(self) -> bool:
         return self._abandoned.count >= self._abandoned.most
 
-    def _begin(self, subject: str, work: Work, wait_s: float) -> _Task:
-        """Have `work` done, and give its thread up after `wait_s`."""
-        task = _Task(subject, work.do, work.at)
+    def _begin(self, tasks: Sequence[_Task]) -> _Run:
         with self._lock:
-            earlier = self._hanging.get(subject)
-            if earlier is not None:
-                raise earlier.hanging()
             if self._full():
                 raise TooManyHangingError(self._abandoned.most)
-            tasks = self._running_thread()
-            tasks.put(task)
-        if not task.done.wait(wait_s):
-            self._abandon(task, tasks)
-        return task
+            run = _Run(tasks, self._running_thread())
+            run.queue.put(run)
+            return run
+
+    def _until_given_up(self, run: _Run, patience_s: float) -> _Task | None:
+        """Wait until `run` is done, or a task of it takes longer than `patience_s`.
+
+        Then its thread is given up, so that it ends when the call returns; return the task.
+        """
+        wait_s = patience_s
+        while not run.done.wait(wait_s):
+            with self._lock:
+                task = run.current
+                if task is None or task.done.is_set():  # the thread has not come to the next one yet
+                    wait_s = patience_s
+                    continue
+                wait_s = task.began + patience_s - time.monotonic()
+                if wait_s <= 0:
+                    run.given_up = True
+                    self._hanging[task.subject] = task
+                    self._abandoned.add(1)
+                    if self._queue is run.queue:
+                        self._end_thread()
+                    return task
+        return None
 
     def _outcome(self, task: _Task) -> Any:
         with self._lock:
@@ -181,28 +230,39 @@ class DeadlineCaller:
             if self._hanging:
                 self._closing = task
                 task.done.set()
-                if self._tasks is None:
+                if self._queue is None:
                     return
             else:
-                self._running_thread().put(task)
+                queue = self._running_thread()
+                queue.put(_Run([task], queue))
             self._end_thread()
         task.done.wait(timeout_s)
 
-    def _running_thread(self) -> "SimpleQueue[_Task | None]":
-        if self._tasks is None:
-            self._tasks = SimpleQueue()
-            threading.Thread(target=self._work_off, args=(self._tasks,), name=self._name, daemon=True).start()
-        return self._tasks
+    def _running_thread(self) -> _Queue:
+        if self._queue is None:
+            self._queue = SimpleQueue()
+            threading.Thread(target=self._work_off, args=(self._queue,), name=self._name, daemon=True).start()
+        return self._queue
 
     def _end_thread(self) -> None:
-        if self._tasks is not None:
-            self._tasks.put(None)
-            self._tasks = None
+        if self._queue is not None:
+            self._queue.put(None)
+            self._queue = None
 
-    def _work_off(self, tasks: "SimpleQueue[_Task | None]") -> None:
-        while (task := tasks.get()) is not None:
-            task.run()
-            self._finish(task)
+    def _work_off(self, queue: _Queue) -> None:
+        while (run := queue.get()) is not None:
+            for task in run.tasks:
+                if not self._goes_on(run, task):
+                    break
+                task.run()
+                self._finish(task)
+            run.done.set()
+
+    def _goes_on(self, run: _Run, task: _Task) -> bool:
+        with self._lock:
+            if not run.given_up:
+                run.current, task.began = task, time.monotonic()
+            return not run.given_up
 
     def _finish(self, task: _Task) -> None:
         with self._lock:
@@ -214,16 +274,6 @@ class DeadlineCaller:
             last = None if self._hanging else self._closing
         if last is not None:
             last.run()
-
-    def _abandon(self, task: _Task, tasks: "SimpleQueue[_Task | None]") -> None:
-        """Give the thread up, so that it ends when the call returns, unless it just did."""
-        with self._lock:
-            if task.done.is_set():
-                return
-            self._hanging[task.subject] = task
-            self._abandoned.add(1)
-            if self._tasks is tasks:
-                self._end_thread()
 
 
 def _raise(error: Exception) -> Any:
