@@ -6,6 +6,7 @@ other pods' questions are answered between.
 
 import asyncio
 from collections.abc import Callable
+from time import thread_time
 
 from mcp2026.scheduler_extender.background import Background
 from mcp2026.scheduler_extender.cluster_events import ObservedPod
@@ -52,7 +53,7 @@ class Admission:
         plan = GangPlan(
             planning.snapshot, planning.node_names, planning.pod, planning.missing, self._memo, preferences
         )
-        while (planned := await self._choices.call(plan.advance)) is None:
+        while (planned := await self._choices.call(plan.advance, thread_time)) is None:
             pass
         return planned
 

@@ -5,10 +5,9 @@ pods are placed, each seeing what those before it took. Nodes that no score tell
 what a member takes changes one node alone, so nothing else is looked at again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
-from itertools import islice
 
 from mcp2026.api.gpu_assignment import GpuAssignment
 from mcp2026.api.gpu_devices import DeviceKind
@@ -20,8 +19,8 @@ from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus
 
-STEPS = 32
-"""Members, or classes of nodes, that are looked at in one go: about 1 ms, for which others wait."""
+SECONDS = 0.004
+"""For which a plan is made in one go, while others wait. Most gangs take two or three of these."""
 PORTION = 16
 """Places that are held in one go: about 1 ms."""
 
@@ -91,14 +90,16 @@ class GangPlan:
         self._planned: Planned | None = None
         self._steps = self._plan()
 
-    def advance(self, steps: int = STEPS) -> Planned | None:
-        """Go so many steps further; return the plan once it is made."""
-        for _ in islice(self._steps, steps):
-            pass
+    def advance(self, clock: Callable[[], float], seconds: float = SECONDS) -> Planned | None:
+        """Go on for so many seconds of `clock`; return the plan once it is made."""
+        end = clock() + seconds
+        for _ in self._steps:
+            if clock() >= end:
+                break
         return self._planned
 
     def _plan(self) -> Iterator[None]:
-        """Make the plan; each step takes about as long as any other."""
+        """Make the plan, in steps of which each looks at one class of nodes or places one member."""
         classes = self._classes()
         yield
         room = self._room_of_whole_gpus(classes)
@@ -178,7 +179,7 @@ def plan_gang(
 ) -> Planned:
     """Return the places of `count` pods like `pod` on the nodes named, or none if there are too few."""
     plan = GangPlan(snapshot, node_names, pod, count, memo, preferences)
-    while (planned := plan.advance()) is None:
+    while (planned := plan.advance(lambda: 0.0)) is None:
         pass
     return planned
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from hypothesis import given, settings
@@ -58,7 +59,7 @@ NODES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(NODES, st.sampled_from([1, 2, 4]), st.integers(1, 9), st.sampled_from([None, "Pack", "Spread"]))
 def test_whole_gpus_go_as_if_members_were_placed_one_by_one(
-    nodes: list[tuple[str, set[int], bool]], gpus: int, count: int, packing: Packing | None
+    nodes: list[tuple[str, set[int], bool]], gpus: int, size: int, packing: Packing | None
 ) -> None:
     holders, topologies = [], []
     for place, (machine, held, guaranteed) in enumerate(nodes):
@@ -68,10 +69,10 @@ def test_whole_gpus_go_as_if_members_were_placed_one_by_one(
     cache = filled_cache(topologies, holders)
     preferences = Preferences(Policy(packing=packing), qos=QosClass.BURSTABLE)
     snapshot = cache.snapshot()
-    planned = plan_gang(snapshot, tuple(snapshot.nodes), member(gpus), count, ScoreMemo(), preferences)
-    expected = one_by_one(cache, member(gpus), count, preferences)
+    planned = plan_gang(snapshot, tuple(snapshot.nodes), member(gpus), size, ScoreMemo(), preferences)
+    expected = one_by_one(cache, member(gpus), size, preferences)
     assert planned.found == len(expected)
-    assert list(planned.places) == (expected if len(expected) == count else [])
+    assert list(planned.places) == (expected if len(expected) == size else [])
 
 
 def holding(name: str, node: str, gpus: int, *, guaranteed: bool) -> dict[str, object]:
@@ -106,8 +107,8 @@ def test_a_large_gang_is_planned_and_held_in_small_portions() -> None:
     cache = filled_cache([topology(f"n{number:03}", PAIRS) for number in range(100)])
     names = tuple(cache.snapshot().nodes)
     plan = GangPlan(cache.snapshot(), names, member(1), 400, ScoreMemo(), NO_PREFERENCES)
-    advances = 1
-    while (planned := plan.advance(10)) is None:
+    advances, clock = 1, count().__next__
+    while (planned := plan.advance(clock, 10)) is None:
         advances += 1
     assert advances > 40
     portions = list(planned.portions())
