@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,7 +16,9 @@ from mcp2026.scheduler_extender.errors import (
     BindingRefusedError,
     BindingUncertainError,
     NoRoomError,
+    NotLeadingError,
 )
+from mcp2026.scheduler_extender.leadership import Alone, Leadership, Standing
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from tests.fakes.binding_writer import ApiServer
 from tests.fakes.clusters import filled_cache, listed, pod, topology
@@ -35,7 +38,14 @@ class Case:
         self.server = ApiServer()
         self.cache = filled_cache([topology("n", DGX)])
         self.clock = Time()
-        self.binder = Binder(self.cache, ScoreMemo(), self.server, background, self.clock)
+        self.background = background
+        self.lead(Alone())
+
+    def lead(self, leadership: Leadership) -> None:
+        """Bind with this right to do so."""
+        self.binder = Binder(
+            self.cache, ScoreMemo(), self.server, self.background, self.clock, leadership=leadership
+        )
 
     def available(self) -> int:
         return available(self.cache)
@@ -140,3 +150,43 @@ async def test_while_a_binding_is_being_written_the_pod_is_not_bound_again(case:
     assert "being bound to n: the API server has not answered yet" in str(second)
     assert case.available() == 4
     assert not case.binder.is_bound(await case.server.read_pod(args)), "it may be asked about anew"
+
+
+class Leader:
+    """Leads in `now`; `lost_when_writing`: another has led since the devices were chosen."""
+
+    terms = 1
+    now = 1
+    lost_when_writing = False
+
+    def standing(self) -> Standing:
+        return Standing(leads=True, asked=True)
+
+    def term(self) -> int:
+        return self.now
+
+    @contextmanager
+    def writing(self, term: int) -> Iterator[float]:
+        if self.lost_when_writing:
+            raise NotLeadingError("another may have led")
+        assert term == self.now
+        yield 4.5
+
+
+async def test_a_binding_must_end_while_nobody_else_can_lead(case: Case) -> None:
+    case.lead(Leader())
+    await case.binder.bind(case.server.add("a", 4))
+    assert case.server.seconds == 4.5
+
+
+async def test_a_choice_of_an_earlier_term_is_not_bound_and_reserves_nothing(case: Case) -> None:
+    leader = Leader()
+    leader.lost_when_writing = True
+    case.lead(leader)
+    with pytest.raises(NotLeadingError):
+        await case.binder.bind(case.server.add("a", 4))
+    assert case.server.bound == {}
+    assert case.available() == 8
+    leader.lost_when_writing = False
+    await case.binder.bind(case.server.add("b", 8))
+    assert case.available() == 0
