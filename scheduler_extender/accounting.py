@@ -85,6 +85,7 @@ def _tenants(topology: ObservedTopology, pods: Mapping[str, ObservedPod]) -> tup
 def placed_pods(topology: ObservedTopology, pods: Mapping[str, ObservedPod]) -> Iterator[PlacedPod]:
     """Yield what each of `pods` holds of the node, or has reserved where the topology does not show it."""
     reservations = _Reservations(topology)
+    holding = topology.holding
     for key, pod in pods.items():
         parts: dict[str, dict[int, int]] = {}
         for observed in reservations.shown.get(key, ()):
@@ -93,7 +94,7 @@ def placed_pods(topology: ObservedTopology, pods: Mapping[str, ObservedPod]) -> 
         for resource, by_gpu in reservations.parts(key, pod).items():
             parts[resource] = {position: len(devices) for position, devices in by_gpu.items()}
         gpus = topology.holders.get(key) or reservations.gpus(pod)
-        yield PlacedPod(pod, gpus, parts, shown=key in topology.holding)
+        yield PlacedPod(pod, gpus, parts, shown=key in holding)
 
 
 class _Reservations:
@@ -150,7 +151,8 @@ class _Reservations:
         }
 
     def _not_shown(self, key: str) -> set[str]:
-        return self._resources - {part.resource for part in self.shown.get(key, ())}
+        shown = self.shown.get(key)
+        return self._resources - {part.resource for part in shown} if shown else self._resources
 
     def _position_of(self, resource: str, device: str) -> int | None:
         if resource not in self._by_amount:
