@@ -23,6 +23,7 @@ from mcp2026.runtime.batching import Batch, Lane, Model, ModelPolicy, Part, Proc
 from mcp2026.runtime.batching.policy import NANOSECONDS_PER_MS
 from mcp2026.runtime.context.observer import RequestObserver, plain_observer
 from mcp2026.runtime.errors import ErrorCode, RequestError
+from mcp2026.runtime.execution.background_share import BackgroundShare
 from mcp2026.runtime.execution.engine import Engine
 from mcp2026.runtime.execution.job import Job
 from mcp2026.runtime.execution.tensor_cache import Array, Shapes
@@ -90,11 +91,12 @@ class InferenceService:
         max_timeout_ns: int = 0,
         observer: RequestObserver | None = None,
         workers: int = 1,
+        share: BackgroundShare | None = None,
     ) -> None:
         """Let at most `max_queued_rows` rows with `max_queued_bytes` bytes of inputs wait.
 
         No request is kept longer than `max_timeout_ns`; 0: than it says itself. The queues of the models are
-        shared by `workers` processes, of which this is one.
+        shared by `workers` processes, of which this is one. Work beside the traffic gets its `share`.
         """
         self._loop = loop
         self._metrics = metrics
@@ -110,7 +112,8 @@ class InferenceService:
         self._round_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
-        self._engine = Engine(self)
+        self._share = share or BackgroundShare()
+        self._engine = Engine(self, self._share)
 
     # --- what is served
 
@@ -258,6 +261,7 @@ class InferenceService:
             with engine.lock:
                 self._report(job)
             self._settle(job)
+            self._share.step_aside()
         self._arm(due if look_again_at is None else min(look_again_at, due or NEVER))
         self._metrics.load(scheduler.queued_rows, scheduler.unsettled)
 

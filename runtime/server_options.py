@@ -110,6 +110,13 @@ SERVER_OPTIONS = (
         "longest warm-up of one version before it serves, in s; 0 for the probe alone (10)",
         (0, 3_600),
     ),
+    Option(
+        "load_timeout",
+        float,
+        _NUMBER,
+        "a change whose model is not loaded after so long is refused, in s (1800)",
+        (1, 86_400),
+    ),
 )
 FETCHING_OPTIONS = (
     Option("model_cache", str, "a folder", "where versions with an https:// or s3:// path are kept (none)"),

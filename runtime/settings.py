@@ -27,6 +27,7 @@ SlaPolicy = Literal["lowest", "reject"]
 SLA_AUDIENCE = "mcp2026-runtime"
 OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 """The variable of OpenTelemetry itself; our own, and the flag, win over it."""
+LOAD_SECONDS = 1_800.0
 WARM_UP_SECONDS = 10.0
 ProviderChoice = Literal["auto", "cpu", "cuda", "tensorrt"]
 
@@ -82,6 +83,8 @@ class Settings:
     provider: ProviderChoice = "auto"
     warm_up_seconds: float = WARM_UP_SECONDS
     """Longest warm-up of one version in one worker; a run that would not fit is left out."""
+    load_timeout: float = LOAD_SECONDS
+    """Longest that a change waits for a worker to load a model while others are served."""
     sla_keys: str | None = None
     """A file or a URL; None: tokens are not looked at."""
     sla_audience: str = SLA_AUDIENCE

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from mcp2026.runtime.execution.background_share import BackgroundShare
 from mcp2026.runtime.execution.job import Job
 
 
@@ -32,9 +33,10 @@ class WorkSource(Protocol):
 class Engine:
     """The threads, and the lock under which whoever shares the source's state must use it."""
 
-    def __init__(self, source: WorkSource) -> None:
+    def __init__(self, source: WorkSource, share: BackgroundShare) -> None:
         self.lock = threading.Lock()
         self._source = source
+        self._share = share
         self._work = threading.Condition(self.lock)
         self._ahead = threading.Condition(self.lock)
         self._threads: list[threading.Thread] = []
@@ -85,6 +87,11 @@ class Engine:
                 return
             job.run()
             ran = job
+            if self._share.wanted:
+                with self.lock:
+                    source.ran(job)  # its callers need not wait for the pause
+                ran = None
+                self._share.step_aside()
 
     def _next(self) -> Job | None:
         """Wait for the next job; None when the engine closes and nothing is left to run."""

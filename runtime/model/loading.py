@@ -5,7 +5,6 @@ all that it has learned, a change of limits keeps its session.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from types import MappingProxyType
 
 from mcp2026.api.serving import ServedVersion, ServingConfig, same_scheduling
@@ -15,9 +14,8 @@ from mcp2026.runtime.model.compatibility import differences
 from mcp2026.runtime.model.file_state import files_of_model
 from mcp2026.runtime.model.loaded import CountersOf, LoadedVersion, ServedModel, served_model
 from mcp2026.runtime.model.probe import probe
-from mcp2026.runtime.model.quiet_thread import QuietThread
-from mcp2026.runtime.model.sessions import OpenModel, open_model
-from mcp2026.runtime.model.signature import Signature, spec_of
+from mcp2026.runtime.model.sessions import open_model
+from mcp2026.runtime.model.signature import spec_of
 from mcp2026.runtime.model.warm_up import needs_warm_up, warm_up
 from mcp2026.runtime.settings import WARM_UP_SECONDS, ProviderChoice
 
@@ -32,15 +30,13 @@ def load_model(
     live: Mapping[str, LoadedVersion] = _NOTHING,
     *,
     may_differ: bool = False,
-    quiet: QuietThread | None = None,
     warm_up_seconds: float = WARM_UP_SECONDS,
 ) -> ServedModel:
     """Load and warm every version of `config` that is not among `live`, what is served now, by version id.
 
     The warm-up beyond the probe takes `warm_up_seconds` for each version; 0: there is none.
 
-    New versions must fit those that are live, unless they `may_differ` or the configuration allows it. What
-    takes long is done by `quiet`, if there is one, so that callers of what is live do not feel it.
+    New versions must fit those that are live, unless they `may_differ` or the configuration allows it.
 
     Raises:
         ModelLoadError: one of them cannot be served.
@@ -54,12 +50,11 @@ def load_model(
         cold = version is None or (before is not None and needs_warm_up(before.config, config))
         if version is None:
             counters = counters_of(config.model, served.version_id)
-            version = load_version(config, served, threads, provider, counters, quiet)
+            version = load_version(config, served, threads, provider, counters)
             if live and not (may_differ or config.allow_incompatible):
                 _check_compatible(_reference(live, config), version, served.path)
         if cold and version is not before and warm_up_seconds > 0:
-            warm = partial(warm_up, version, served.path, warm_up_seconds)
-            warm() if quiet is None else quiet.run(warm)
+            warm_up(version, served.path, warm_up_seconds)
         versions.append(version)
     return served_model(config, versions, counters_of)
 
@@ -111,7 +106,6 @@ def load_version(
     threads: int,
     provider: ProviderChoice,
     metrics: VersionMetrics,
-    quiet: QuietThread | None = None,
 ) -> LoadedVersion:
     """Load one version and run it once.
 
@@ -121,12 +115,7 @@ def load_version(
 
     """
     alone, together = (files_of_model(served.path, with_folder=folder) for folder in (False, True))
-
-    def opened() -> OpenModel:
-        return open_model(served.path, served.sha256, threads, provider)
-
-    # Compute threads that belong to the session would stay as quiet as the thread that opened it.
-    model = opened() if quiet is None or threads > 1 else quiet.run(opened)
+    model = open_model(served.path, served.sha256, threads, provider)
     unranked = {value.name for value in (*model.values.inputs, *model.values.outputs) if value.shape is None}
     try:
         inputs, outputs = (
@@ -142,11 +131,7 @@ def load_version(
         problem = "it has tensors of text and of bfloat16, which ONNX Runtime cannot run together"
         raise ModelLoadError(served.path, problem, "Let it take or give float16 or float32 beside the text")
     may_share = config.execution.max_rows != 0
-
-    def probed() -> Signature:
-        return probe(model.session, inputs, outputs, served.version_id, may_share=may_share)
-
-    signature = probed() if quiet is None else quiet.run(probed)
+    signature = probe(model.session, inputs, outputs, served.version_id, may_share=may_share)
     outside = model.values.outside
     files = together if outside else alone
     return LoadedVersion(config, served, model.session, signature, metrics, files=files, with_folder=outside)

@@ -33,6 +33,7 @@ from mcp2026.runtime.process.control import (
     problem_of,
 )
 from mcp2026.runtime.process.served import Missed, Served
+from mcp2026.runtime.settings import LOAD_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +61,13 @@ class ChangeRounds:
         read_model: Callable[[str], Awaitable[ServingConfig]],
         claim: Callable[[ServingConfig], None],
         retire: Callable[[str, list[str]], None],
+        load_seconds: float = LOAD_SECONDS,
     ) -> None:
-        """Read a model's configuration with `read_model`; make room for its metrics with `claim`."""
+        """Read a model's configuration with `read_model`; make room for its metrics with `claim`.
+
+        A change that a worker has not prepared after `load_seconds` is not made.
+        """
+        self._load_seconds = load_seconds
         self._served = served
         self._voters = voters
         self._read_model = read_model
@@ -242,7 +248,13 @@ class ChangeRounds:
             for key in keys:
                 self._votes[key] = loop.create_future()
                 self._voters.tell(key[1], message)
-            votes = [await self._votes[key] for key in keys]
+            seconds = self._load_seconds if isinstance(message, Prepare) else None
+            if keys:
+                await asyncio.wait([self._votes[key] for key in keys], timeout=seconds)
+            votes = [
+                self._votes[key].result() if self._votes[key].done() else _not_in_time(message, seconds)
+                for key in keys
+            ]
         finally:
             for key in keys:
                 self._votes.pop(key, None)
@@ -269,6 +281,19 @@ async def _tell_of_a_long_load(step: Step) -> None:
             step.config.model,
             waited,
         )
+
+
+def _not_in_time(message: Prepare | Commit, seconds: float | None) -> Problem:
+    loaded = (
+        message.step.config if isinstance(message, Prepare) and isinstance(message.step, ServeModel) else None
+    )
+    what = "it" if loaded is None else f"version(s) {', '.join(_version_ids(loaded))} of {loaded.model!r}"
+    return Problem(
+        ErrorCode.DEADLINE_EXCEEDED,
+        f"{what} could not be loaded and run for the first time within {seconds:g} s",
+        "model",
+        "a disk that answers, or a larger --load-timeout",
+    )
 
 
 def _nobody_left(step: ServeModel) -> Problem:

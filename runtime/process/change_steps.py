@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import ServingConfig
@@ -42,11 +42,8 @@ log = logging.getLogger(__name__)
 GIVE_BACK_SECONDS = 0.5
 """After the last version has left."""
 
-Load = Callable[[ServingConfig, tuple[LoadedVersion, ...], bool], ServedModel]
-"""Loads a model of which some versions are served already, and which may differ from them or not.
-
-Blocks, and runs in a thread.
-"""
+Load = Callable[[ServingConfig, tuple[LoadedVersion, ...], bool], Awaitable[ServedModel]]
+"""Loads a model of which some versions are served already, and which may differ from them or not."""
 
 
 class ChangeSteps:
@@ -69,7 +66,7 @@ class ChangeSteps:
         self._prepared: dict[int, tuple[Step, ServedModel | None]] = {}
         self._waiting: dict[int, Callable[[Answered], None]] = {}
         self._next_request = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._preparing: dict[int, asyncio.Task[None]] = {}
         self._giving_back: asyncio.TimerHandle | None = None
 
     def request(self, change: Change, changed: Changed) -> None:
@@ -90,8 +87,8 @@ class ChangeSteps:
         match message:
             case Prepare(change_id, step):
                 task = self._loop.create_task(self._prepare(change_id, step))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._preparing[change_id] = task
+                task.add_done_callback(lambda _: self._preparing.pop(change_id, None))
             case Commit(change_id):
                 self._commit(*self._prepared.pop(change_id))
                 self._tell(Committed(change_id))
@@ -105,7 +102,7 @@ class ChangeSteps:
         try:
             if isinstance(step, ServeModel):
                 live = self._store.versions(step.config.model)
-                model = await self._loop.run_in_executor(None, self._load, step.config, live, step.may_differ)
+                model = await self._load(step.config, live, step.may_differ)
             elif isinstance(step, RegisterRegion):
                 self._regions.register(step.name, step.key, step.offset, step.byte_size)
         except RequestError as error:
@@ -151,6 +148,8 @@ class ChangeSteps:
         )
 
     def _discard(self, change_id: int) -> None:
+        if (preparing := self._preparing.get(change_id)) is not None:
+            preparing.cancel()  # it takes too long: its thread is left behind, and what it loads is dropped
         prepared = self._prepared.pop(change_id, None)
         if prepared is not None and isinstance(prepared[0], RegisterRegion):
             self._regions.unregister(prepared[0].name)

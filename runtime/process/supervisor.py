@@ -94,7 +94,14 @@ class Supervisor:
             self._served.models[model.model] = model
         acceptors = self._listen_for_metrics()
         self._workers = Workers(settings, self._health, self._addresses, table, self._metrics, self._served)
-        self._changes = ChangeRounds(self._served, self._workers, self._read_model, self._claim, self._retire)
+        self._changes = ChangeRounds(
+            self._served,
+            self._workers,
+            self._read_model,
+            self._claim,
+            self._retire,
+            settings.load_timeout,
+        )
         self._workers.begin(self._changes, ClientChanges(settings, self._changes, self._served))
         log.info(
             "loading %s in %d worker(s) with %d compute thread(s) each",

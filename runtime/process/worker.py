@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 import uvloop
@@ -21,13 +22,15 @@ from mcp2026.api.serving import ServingConfig
 from mcp2026.api.structured_log import configure_logging
 from mcp2026.runtime.context.assembly import Contexts
 from mcp2026.runtime.errors import RequestError, StartupError
+from mcp2026.runtime.execution.background_share import BackgroundShare
+from mcp2026.runtime.execution.time_slices import SHORTEST_NS, ask_for_slices
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.inference import InferenceService
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.freed_memory import give_back_freed_memory
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.loading import load_model
-from mcp2026.runtime.model.quiet_thread import QuietThread
+from mcp2026.runtime.model.loading_thread import in_thread
 from mcp2026.runtime.model.sources import repository_names
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.negotiation.connection import Negotiation
@@ -102,6 +105,7 @@ class Worker:
         max_timeout_ns = int(settings.request_timeout * 1e9)
         self._contexts = Contexts(settings, metrics)
         observer = self._contexts.observer
+        share = BackgroundShare()
         self._service = InferenceService(
             settings.queue_size,
             settings.queue_mib * MIB,
@@ -110,8 +114,9 @@ class Worker:
             max_timeout_ns,
             observer,
             settings.workers,
+            share,
         )
-        self._quiet = QuietThread()
+        self._share = share
         self._steps = ChangeSteps(
             self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)
         )
@@ -212,26 +217,30 @@ class Worker:
             None if negotiation is None else negotiation.sessions,
         )
 
-    def _load_model(
+    async def _load_model(
         self, config: ServingConfig, live: tuple[LoadedVersion, ...] = (), may_differ: bool = False
     ) -> ServedModel:
         settings = self._settings
-        return load_model(
+        threads = settings.threads or 1
+        load = partial(
+            load_model,
             config,
-            settings.threads or 1,
+            threads,
             settings.provider,
             self._metrics.version,
             {version.version_id: version for version in live},
             may_differ=may_differ,
-            quiet=self._quiet if self._health.phase is not Phase.LOADING else None,
             warm_up_seconds=settings.warm_up_seconds,
         )
+        # Compute threads that belong to a session would stay as quiet as the thread that opened it.
+        quiet = self._health.phase is not Phase.LOADING and threads == 1
+        return await in_thread(load, self._share if quiet else None)
 
     async def _load(self) -> None:
         self._store.expect(config.model for config in self._start.models)
         for config in self._start.models:
             try:
-                model = await self._loop.run_in_executor(None, self._load_model, config)
+                model = await self._load_model(config)
             except (SettingsError, StartupError) as error:
                 send(self._writer, Failed(config.model, str(error)))
             except Exception as error:
@@ -316,6 +325,7 @@ def run(descriptor: int) -> None:
     # Signals of a terminal or a process group reach every process; only the parent decides what they mean.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ask_for_slices(SHORTEST_NS)
     with socket.socket(fileno=descriptor) as control:
         control.setblocking(False)
         uvloop.run(_run(control))

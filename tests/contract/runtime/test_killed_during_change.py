@@ -48,7 +48,8 @@ class Seen:
 class World:
     """A server with two workers, its configuration, and the times at which revisions came to be."""
 
-    def __init__(self, folder: Path, model: Model) -> None:
+    def __init__(self, folder: Path, model: Model, *flags: str) -> None:
+        self._flags = flags
         self.tokens = Tokens(folder / "kill points")
         self._path = folder / "serving.json"
         self._socket = folder / "http.sock"
@@ -64,7 +65,7 @@ class World:
         """Start a server, on the same addresses as the one before with its `port`."""
         return Server(
             *("--serving-config", str(self._path), "--workers", str(WORKERS), "--threads", "1"),
-            *("--no-grpc", "--unix-socket", str(self._socket)),
+            *("--no-grpc", "--unix-socket", str(self._socket), *self._flags),
             port=port,
             environment=self.tokens.environment(),
         )
@@ -214,6 +215,21 @@ def test_a_server_ends_in_order_while_a_load_hangs(tmp_path: Path, model: Model)
     world.server.wait_until(lambda: not world.tokens.left(), "the load in both workers")
     assert world.everywhere() == {"r1"}
     assert world.server.stop() == 0
+    world.server.close()
+
+
+def test_a_load_that_hangs_is_given_up_and_the_next_revision_is_served(tmp_path: Path, model: Model) -> None:
+    world = World(tmp_path, model, "--load-timeout", "1")
+    workers = world.server.workers()
+    with world.load() as seen:
+        world.tokens.arm("before the session is made", hang=True)
+        world.write()
+        world.log_of("could not be loaded and run for the first time within 1 s", 0)
+        assert world.everywhere() == {"r1"}
+        world.wait_until_live(world.write())
+        assert world.everywhere() == {"r3"}
+    assert not seen.broken
+    assert world.server.workers() == workers
     world.server.close()
 
 

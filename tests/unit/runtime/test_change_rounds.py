@@ -68,7 +68,9 @@ class Metrics:
         self.retired: list[tuple[str, list[str]]] = []
 
 
-def rounds(workers: Workers, repository: dict[str, ServingConfig]) -> tuple[ChangeRounds, Served, Metrics]:
+def rounds(
+    workers: Workers, repository: dict[str, ServingConfig], load_seconds: float = 60
+) -> tuple[ChangeRounds, Served, Metrics]:
     served, metrics = Served(), Metrics()
 
     async def read_model(name: str) -> ServingConfig:
@@ -82,6 +84,7 @@ def rounds(workers: Workers, repository: dict[str, ServingConfig]) -> tuple[Chan
         read_model,
         metrics.claimed.append,
         lambda model, versions: metrics.retired.append((model, versions)),
+        load_seconds,
     )
     workers.rounds = made
     return made, served, metrics
@@ -362,3 +365,36 @@ async def test_a_load_that_does_not_end_is_told_ever_more_rarely(
     assert await loading is None
     await asyncio.sleep(0.5)
     assert [one for one in caplog.messages if "still being loaded" in one] == told
+
+
+async def test_a_load_that_does_not_end_is_given_up_and_later_changes_are_made() -> None:
+    repository = {"m": model("1")}
+    workers = Workers(0, 1)
+    changes, served, metrics = rounds(workers, repository, load_seconds=0.2)
+    assert await changes.make(LoadModel("m")) is None
+    repository["m"] = model("2")
+    workers.silent = (1,)
+    problem = await changes.make(LoadModel("m"))
+    assert problem is not None
+    assert problem.code is ErrorCode.DEADLINE_EXCEEDED
+    assert (
+        "version(s) 2 of 'm' could not be loaded and run for the first time within 0.2 s" in problem.message
+    )
+    assert workers.heard(Discard) == [0, 1]
+    assert served.models["m"] == model("1")
+    assert metrics.retired == [("m", ["2"])]
+    workers.silent = ()
+    assert await changes.make(LoadModel("m")) is None
+    assert served.models["m"].versions == model("2").versions
+
+
+async def test_a_worker_that_cannot_make_up_in_time_is_given_up() -> None:
+    workers = Workers(0, 1)
+    changes, served, _ = rounds(workers, {"m": model("1")}, load_seconds=0.2)
+    missed = served.watch()
+    assert await changes.make(LoadModel("m")) is None
+    workers.silent = (2,)
+    problem = await changes.join(2, missed, lambda: workers.slots.append(2))
+    assert problem is not None
+    assert problem.code is ErrorCode.DEADLINE_EXCEEDED
+    assert workers.slots == [0, 1]

@@ -13,6 +13,7 @@ import pytest
 
 from mcp2026.api.serving import Batching
 from mcp2026.runtime.errors import STATUS, ErrorCode
+from mcp2026.runtime.execution.background_share import BackgroundShare
 from mcp2026.runtime.execution.cpu_quota import usable_cpus
 from mcp2026.runtime.execution.engine import Engine
 from mcp2026.runtime.execution.job import Job
@@ -118,7 +119,7 @@ def test_jobs_run_in_order_and_inputs_are_assembled_while_the_engine_is_busy(tmp
     jobs = [Job(blocker, ((16,),), [(np.ones((1, 16), np.float32),)], 1)]
     jobs += [Job(version, ((200_000,),), [(large,), (large,)], 2) for _ in range(2)]
     work = Work(jobs, jobs[1:])
-    engine = Engine(work)
+    engine = Engine(work, BackgroundShare())
     deadline = time.monotonic() + 60
     while jobs[1].parts or jobs[2].parts:  # emptied when they are assembled
         assert time.monotonic() < deadline
@@ -135,7 +136,7 @@ def test_jobs_run_in_order_and_inputs_are_assembled_while_the_engine_is_busy(tmp
 def test_a_thread_that_waits_takes_what_it_is_woken_for(tmp_path: Path) -> None:
     version = load(tmp_path)
     work = Work([], [])
-    engine = Engine(work)
+    engine = Engine(work, BackgroundShare())
     for _ in range(20):
         job = Job(version, ((16,),), [(np.ones((1, 16), np.float32),)], 1)
         with engine.lock:
