@@ -97,7 +97,9 @@ async def run(settings: Settings) -> None:
     async with AsyncExitStack() as at_the_end:
         at_the_end.callback(choices.close)
         api = await at_the_end.enter_async_context(client.ApiClient(configuration))
-        campaign = None if settings.election is None else _campaign(settings.election, api, cache, watch)
+        # Of its own, so that a renewal never waits behind bindings.
+        leases = Leases(await at_the_end.enter_async_context(client.ApiClient(configuration)))
+        campaign = None if settings.election is None else _campaign(settings.election, leases, cache, watch)
         leadership = campaign or Alone()
         if campaign is not None:
             at_the_end.push_async_callback(campaign.leave)
@@ -135,7 +137,7 @@ async def run(settings: Settings) -> None:
 
 
 def _campaign(
-    settings: ElectionSettings, api: client.ApiClient, cache: ClusterCache, watch: ClusterWatch
+    settings: ElectionSettings, leases: Leases, cache: ClusterCache, watch: ClusterWatch
 ) -> Campaign:
     async def catch_up() -> None:
         # What was assumed before another may have led: whatever of it was bound is in the list.
@@ -145,7 +147,7 @@ def _campaign(
     def wall() -> str:
         return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
-    return Campaign(settings, Leases(api), catch_up, time.monotonic, wall)
+    return Campaign(settings, leases, catch_up, time.monotonic, wall)
 
 
 def _keep_policy(problem: str) -> None:

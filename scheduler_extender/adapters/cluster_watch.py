@@ -39,6 +39,8 @@ SILENCE_SECONDS = 150
 """Bookmarks come about every minute: a watch silent for longer has lost its server."""
 LIST_SECONDS = 60
 CONNECT_SECONDS = 10
+CONNECTIONS = 16
+"""To the API server, for each client. A hundred bindings at once by as many handshakes would take longer."""
 SHORTEST_WATCH_SECONDS = 1.0
 """A watch that ends sooner counts as broken, so that we never spin."""
 FIRST_PAUSE_SECONDS = 0.2
@@ -52,7 +54,7 @@ async def cluster_configuration(kubeconfig: Path | None) -> client.Configuration
         NoClusterError: the kubeconfig or the service account cannot be read.
 
     """
-    configuration = client.Configuration()
+    configuration = client.Configuration(connection_pool_maxsize=CONNECTIONS)
     try:
         if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # untyped
