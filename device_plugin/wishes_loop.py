@@ -59,8 +59,8 @@ class WishesLoop:
         folder = FolderWatch(file.path.parent)
 
         async def pause(usual_s: float) -> None:
-            await folder.wait(FILE_LOOK_S, unwatched_s=usual_s)
-            await asyncio.sleep(FILE_SETTLING_S)
+            if await folder.wait(FILE_LOOK_S, unwatched_s=usual_s):
+                await asyncio.sleep(FILE_SETTLING_S)
 
         try:
             await file.follow(self._configuration_read, self._configuration_refused, pause=pause)

@@ -35,18 +35,20 @@ class FolderWatch:
         self._watched: int | None = None
         self._happened = asyncio.Event()
 
-    async def wait(self, longest_s: float, unwatched_s: float) -> None:
-        """Return when something happens in the folder, or after `longest_s`.
+    async def wait(self, longest_s: float, unwatched_s: float) -> bool:
+        """Return when something happens in the folder, or after `longest_s`; tell whether it did happen.
 
         While the folder is not there, or cannot be watched, at most `unwatched_s` are waited. A watch that
         has just begun returns at once: what happened before it is to be looked for.
         """
         if self._begin():
-            return
+            return True
         with suppress(TimeoutError):
             limit_s = longest_s if self._descriptor is not None else min(longest_s, unwatched_s)
             await asyncio.wait_for(self._happened.wait(), limit_s)
+        happened = self._happened.is_set()
         self._happened.clear()
+        return happened
 
     def wake(self) -> None:
         """End the wait that is under way, or the next one: something else happened."""
