@@ -15,6 +15,7 @@ from pathlib import Path
 from bench.errors import BenchError
 from bench.machine import this_machine
 from bench.peers.peer import ROOT
+from bench.scheduling.api_server import TOPOLOGIES
 from bench.scheduling.bars import Figures, all_met, table
 from bench.scheduling.run import Run
 from tools.cluster.bring_up import up
@@ -76,7 +77,9 @@ def main() -> int:
 def _measure(figures: Figures, options: ControlPlaneOptions, folder: Path, say: Report) -> None:
     with up("bench-scheduling", Level.KWOK, options=options, owned=True, kwok_nodes=0, report=say) as cluster:
         cluster.apply((ROOT / "crds" / "gputopologies.yaml").read_text())
-        cluster.wait("crd/gputopologies.mcp2026.io", "condition=Established")
+        cluster.wait_for(
+            "GPUTopologies to be served", lambda: cluster.kubectl("get", "--raw", TOPOLOGIES), 180
+        )
         try:
             asyncio.run(Run(cluster, figures, folder, say).measure())
         finally:

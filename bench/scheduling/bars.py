@@ -9,7 +9,7 @@ from bench.scheduling.figures import percentile
 
 VERBS_MS, OWN_FIGURE_MS, RATE, MEMORY_MIB, COLD_START_S = 10.0, 25.0, 200.0, 600.0, 15.0
 AS_WITHOUT = 0.95
-"""Of the rate without an extender: less than that is counted as slower. Two halves differ by as much."""
+"""Of the lower of the two rates without an extender: what is less counts as slower."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -164,8 +164,9 @@ def _own_figure(figures: Figures) -> list[Row]:
 
 def _rates(rate: float, alone: Sequence[float]) -> list[Row]:
     least = min(alone)
-    asked = f"at least {min(RATE, least):.0f}/s"
-    met = rate >= min(RATE, AS_WITHOUT * least)
+    enough = min(RATE, AS_WITHOUT * least)
+    asked = f"{RATE:.0f}/s, or as alone: {enough:.0f}/s"
+    met = rate >= enough
     seen = ", ".join(f"{each:.0f}" for each in alone)
     return [
         Row("pods scheduled with the extender", f"{rate:.0f}/s", asked, met),
