@@ -12,6 +12,7 @@ MACHINE = ROOT / "tests" / "topologies" / "4xa100-pcie-nvlink-pairs.yaml"
 
 @pytest.fixture(scope="session")
 def installation(node_cluster: Cluster) -> Iterator[Installation]:
-    installed = install(node_cluster, MACHINE, report=lambda _: None)
+    quick = {"health": {"recoverAfterSeconds": 5}}
+    installed = install(node_cluster, MACHINE, report=lambda _: None, plugin_configuration=quick)
     yield installed
     installed.uninstall()

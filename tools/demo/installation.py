@@ -6,6 +6,7 @@ the chart's own values: the fake `libnvidia-ml.so.1` of `tests/fakes/nvml` is mo
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,15 +46,23 @@ class Installation:
         self.cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
 
 
-def install(cluster: Cluster, machine: Path, report: Report = to_stderr) -> Installation:
-    """Bring images and chart onto the cluster; return when the node offers the GPUs of `machine`."""
+def install(
+    cluster: Cluster,
+    machine: Path,
+    report: Report = to_stderr,
+    plugin_configuration: Mapping[str, Any] | None = None,
+) -> Installation:
+    """Bring images and chart onto the cluster; return when the node offers the GPUs of `machine`.
+
+    `plugin_configuration` is the device plugin's own: by default it is empty.
+    """
     load_image(cluster, product_image(report))
     load_image(cluster, scheduler_image(report))
     nvml = FakeNvml(cluster.folder / "driver", machine)
     for path in (nvml.directory, *nvml.directory.iterdir()):
         path.chmod(0o755)
     values = cluster.folder / "values.yaml"
-    values.write_text(yaml.safe_dump(chart_values(nvml)))
+    values.write_text(yaml.safe_dump(chart_values(nvml, plugin_configuration)))
     report("installing the chart")
     place = ["--namespace", NAMESPACE, "--create-namespace", "--values", str(values)]
     cluster.helm("install", "mcp2026", str(CHART), *place, "--wait", "--timeout", "3m")
@@ -76,7 +85,7 @@ def product_image(report: Report = to_stderr) -> Path:
     return build_image(ROOT / "deploy" / "images" / "Containerfile", WHEELS, IMAGE, report=report)
 
 
-def chart_values(nvml: FakeNvml) -> dict[str, Any]:
+def chart_values(nvml: FakeNvml, plugin_configuration: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the values with which the chart runs from images that were loaded by hand."""
     repository, _, tag = IMAGE.rpartition(":")
     driver = str(nvml.directory)
@@ -93,6 +102,7 @@ def chart_values(nvml: FakeNvml) -> dict[str, Any]:
             "command": ["/kube-scheduler"],
         },
         "devicePlugin": {
+            "configuration": dict(plugin_configuration or {}),
             "extraVolumes": [{"name": "driver", "hostPath": {"path": driver, "type": "Directory"}}],
             "extraVolumeMounts": [{"name": "driver", "mountPath": DRIVER, "readOnly": True}],
             "extraEnv": [{"name": name, "value": value} for name, value in inside.items()],
