@@ -66,8 +66,8 @@ def test_whatever_keeps_a_log_from_its_archive_is_reported(
         raise error
 
     monkeypatch.setattr(archiving, "archive_logs", refuse)
-    monkeypatch.setattr(archiving, "_FIRST_BACKOFF", 0.01)
-    monkeypatch.setattr(archiving, "ATTEMPTS_SECONDS", 0.06)
+    monkeypatch.setattr(archiving, "_FIRST_BACKOFF", 0.05)
+    monkeypatch.setattr(archiving, "ATTEMPTS_SECONDS", 1.0)
     target = parse_target("--log-archive", str(tmp_path / "pod.log.gz"), Surroundings(tmp_path, {}))
     told = archiving.with_archive(DONE, [], target, tmp_path, allow_http=False)
     assert (told.exit_code, told.reason) == (4, Reason.ARCHIVE_FAILED)
