@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from bench.commands import comparing, own_server, peers, placement, plugin_footprint, simulate
+from bench.commands import binds, comparing, own_server, peers, placement, plugin_footprint, simulate
 from bench.errors import BenchError
 from tools.cluster.errors import ClusterError
 
@@ -23,6 +23,7 @@ def parser() -> argparse.ArgumentParser:
     placement.add_commands(commands)
     plugin_footprint.add_commands(commands)
     simulate.add_commands(commands)
+    binds.add_commands(commands)
     return root
 
 
