@@ -169,7 +169,8 @@ def ranked_nodes(
     preferences: Preferences = NO_PREFERENCES,
 ) -> tuple[RankedNodes, ...]:
     """Return the best classes of nodes with their scores, the best first."""
-    return tuple(_with_score(ranked, demands, memo, preferences) for ranked in ranking.best(CLASSES_SHOWN))
+    best = ranking.best(CLASSES_SHOWN, NAMES_SHOWN)
+    return tuple(_with_score(ranked, demands, memo, preferences) for ranked in best)
 
 
 def _with_score(
@@ -196,7 +197,7 @@ def _with_score(
             for (name, unit), value in zip(NODE_TERMS, ranked.node_key, strict=True)
         )
     worst = _milliseconds(max(predicted, default=None))
-    return RankedNodes(ranked.priority, gpus, terms, group_of(ranked.nodes), worst)
+    return RankedNodes(ranked.priority, gpus, terms, NodeGroup(ranked.size, ranked.nodes), worst)
 
 
 def _milliseconds(microseconds: int | None) -> float | None:

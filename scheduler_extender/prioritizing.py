@@ -25,13 +25,14 @@ _NO_ROOM: Key = ()
 class RankedClass:
     """Nodes that no score tells apart. `gpus` are those of the first; None: there is no room.
 
-    `node_key` has the values of `NODE_TERMS`.
+    `node_key` has the values of `NODE_TERMS`. There are `size` nodes, of which `nodes` are the first.
     """
 
     priority: int
     nodes: tuple[str, ...]
     gpus: NodeGpus | None
     node_key: Key = ()
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +53,28 @@ class Ranking:
         """Yield the priority of each of `nodes`, 0 to 10."""
         return map(self.priorities.__getitem__, self.classes)
 
-    def best(self, count: int) -> tuple[RankedClass, ...]:
-        """Return the `count` best classes, the best first, of equal ones the largest."""
+    def best(self, count: int, names: int | None = None) -> tuple[RankedClass, ...]:
+        """Return the `count` best classes, the best first, of equal ones the largest.
+
+        Each has the first `names` of its nodes, or all of them.
+        """
         sizes = Counter(self.classes)
         best = sorted(self.priorities, key=lambda each: (-self.priorities[each], -sizes[each]))[:count]
+        wanted = {each: sizes[each] if names is None else min(names, sizes[each]) for each in best}
         members: dict[str | None, list[str]] = {each: [] for each in best}
         for name, its in zip(self.nodes, self.classes, strict=True):
-            if its in members:
+            if its in wanted:
                 members[its].append(name)
+                wanted[its] -= 1
+                if not wanted[its]:
+                    del wanted[its]
         return tuple(
             RankedClass(
-                self.priorities[each], tuple(members[each]), self.firsts[each], self.node_keys.get(each, ())
+                self.priorities[each],
+                tuple(members[each]),
+                self.firsts[each],
+                self.node_keys.get(each, ()),
+                sizes[each],
             )
             for each in best
         )
