@@ -19,7 +19,7 @@ from bench.simulation.report import (
     sensitivity_data,
     sensitivity_table,
 )
-from bench.simulation.static_and_mig import headline, mixed, sensitivity
+from bench.simulation.static_and_mig import headline, headline_fleet, mixed, sensitivity
 from bench.simulation.traces import read_csv, read_description
 
 PARTS = ("placement", "mig")
@@ -87,12 +87,15 @@ def _mig(seeds: int, seconds: int) -> dict[str, Any]:
     numbers = range(1, seeds + 1)
     one_gpu = [headline(seconds, seed) for seed in numbers]
     _print("one GPU, seven models (the headline)", mig_table(one_gpu))
+    fleet = [headline_fleet(seconds, seed) for seed in numbers]
+    _print("four GPUs, 32 of the headline's models in random order", mig_table(fleet))
     four_gpus = [mixed(seconds, seed) for seed in numbers]
     _print("four GPUs, models of three sizes", mig_table(four_gpus))
     ratios = sensitivity(seconds, seed=1)
     _print("P99 of seven slices over P99 of static thirds", sensitivity_table(ratios))
     return {
         "headline": mig_data(one_gpu),
+        "headline_fleet": mig_data(fleet),
         "mixed": mig_data(four_gpus),
         "sensitivity": sensitivity_data(ratios),
     }

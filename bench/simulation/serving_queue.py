@@ -34,19 +34,19 @@ class ServedModel:
     largest_batch: int
     slo_ms: float
 
-    def run_ms(self, requests: int, compute_slices: int) -> float:
+    def run_ms(self, requests: int, compute_slices: float) -> float:
         """Return how long a run of so many requests takes."""
         slower: float = (GPU_COMPUTE_SLICES / compute_slices) ** self.loss
         return self.fixed_ms + requests * self.row_ms * slower
 
-    def load(self, compute_slices: int) -> float:
+    def load(self, compute_slices: float) -> float:
         """Return its traffic over what full batches could serve; from 1 on the queue grows for ever."""
         full = self.run_ms(self.largest_batch, compute_slices) / self.largest_batch
         return self.rate_per_s * full / 1_000
 
 
 def latencies_ms(
-    models: Sequence[ServedModel], compute_slices: int, seconds: float, seed: int
+    models: Sequence[ServedModel], compute_slices: float, seconds: float, seed: int
 ) -> Mapping[str, list[float]]:
     """Return the latency of each request of each model in the last nine tenths of `seconds`.
 

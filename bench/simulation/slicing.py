@@ -5,7 +5,8 @@ Which profile suits a model is not chosen by the product today: whoever writes t
 `planned` is how that choice could be made.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bench.simulation.serving_queue import GPU_COMPUTE_SLICES, ServedModel
@@ -31,10 +32,13 @@ _SMALLEST_FIRST = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What runs one batch at a time: a slice with one model, or a whole GPU with several in turn."""
+    """What runs one batch at a time: a slice or a share with one model, or a whole GPU with several in turn.
+
+    `profile` tells which slice or share it is. A share may have less than a compute slice.
+    """
 
     gpu: int
-    compute_slices: int
+    compute_slices: float
     models: tuple[ServedModel, ...]
     profile: str = ""
 
@@ -106,7 +110,7 @@ def by_memory(models: Sequence[ServedModel], gpus: int) -> Arrangement:
     return Arrangement(gpus, tuple(servers))
 
 
-Predict = Callable[[ServedModel, int], float]
+Predict = Callable[[ServedModel, float], float]
 """The 99th percentile of a model's latency, in ms, on a slice of so many compute slices."""
 
 
@@ -155,17 +159,16 @@ class _CutGpu:
     instances: tuple[MigInstance, ...] = ()
     occupancy: Occupancy = field(default_factory=Occupancy)
 
-    @property
-    def capacity(self) -> int:
-        """What later models can still have."""
-        return capacity(PROFILES, self.occupancy)
+    def capacity(self, later: Mapping[str, int]) -> int:
+        """What those that are still to come can have; if nobody is, what any could."""
+        return capacity(PROFILES, self.occupancy, later or None)
 
-    def with_one_more(self, profile: MigProfile) -> "_CutGpu | None":
+    def with_one_more(self, profile: MigProfile, later: Mapping[str, int]) -> "_CutGpu | None":
         """Ask the planner where one more goes around those in use; None where it finds no place."""
         in_use = [instance.uuid for instance in self.instances]
         wanted = [instance.profile for instance in self.instances] + [profile.name]
         try:
-            plan = plan_layout(PROFILES, self.instances, in_use, wanted)
+            plan = plan_layout(PROFILES, self.instances, in_use, wanted, later or None)
         except (LayoutDoesNotFitError, InstancesInTheWayError):
             return None
         (made,) = plan.create
@@ -175,14 +178,20 @@ class _CutGpu:
 
 
 def _pack(profiles: Sequence[MigProfile], gpus: int) -> dict[int, int]:
-    """Return the GPU of each slice that finds room, by position; the largest first, where it costs least."""
+    """Return the GPU of each slice that finds room, by position.
+
+    The largest first, where it costs those that are still to come least.
+    """
     cut = [_CutGpu() for _ in range(gpus)]
     found = {}
+    later = Counter(profile.name for profile in profiles)
     for place in sorted(range(len(profiles)), key=lambda each: -_SMALLEST_FIRST.index(profiles[each])):
+        later[profiles[place].name] -= 1
+        coming = +later
         rooms = [
-            (its.capacity - after.capacity, gpu, after)
+            (its.capacity(coming) - after.capacity(coming), gpu, after)
             for gpu, its in enumerate(cut)
-            if (after := its.with_one_more(profiles[place])) is not None
+            if (after := its.with_one_more(profiles[place], coming)) is not None
         ]
         if rooms:
             _, gpu, cut[gpu] = min(rooms, key=lambda room: room[:2])

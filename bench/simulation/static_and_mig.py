@@ -10,6 +10,7 @@ from functools import lru_cache
 from random import Random
 
 from bench.simulation.figures import quantile
+from bench.simulation.memory_shares import shared_by_memory
 from bench.simulation.serving_queue import MEASURED_SHARE, ServedModel, latencies_ms
 from bench.simulation.slicing import (
     SEVEN,
@@ -41,10 +42,12 @@ _LARGER_MIB = 15_154
 LIGHT = ServedModel("light", 9_830, 25, 8, 4, HEADLINE_LOSS, 8, 90)
 BUSY = ServedModel("busy", 19_660, 75, 8, 4, HEADLINE_LOSS, 8, 90)
 HEAVY = ServedModel("heavy", 39_320, 25, 10, 10, HEADLINE_LOSS, 8, 150)
+FLEET_GPUS = 4
 MIXED_GPUS = 4
 ALONE = "a GPU for one model"
 STATIC = "static thirds, in turn"
 OURS = "MIG, ours"
+BY_MEMORY = "by memory through MPS, ours"
 MIXED = {LIGHT: 8, BUSY: 7, HEAVY: 2}
 """How many of each come, in random order, to the mixed case."""
 
@@ -103,6 +106,24 @@ def headline(seconds: float, seed: int) -> Mapping[str, Outcome]:
         "MIG, seven slices": fixed_layout(models, 1, SEVEN),
         "MIG, smallest slice": by_memory(models, 1),
         OURS: planned(models, 1, predicted_p99_ms),
+        BY_MEMORY: shared_by_memory(models, 1),
+    }
+    return {name: outcome(models, arrangement, seconds, seed) for name, arrangement in arrangements.items()}
+
+
+def headline_fleet(seconds: float, seed: int) -> Mapping[str, Outcome]:
+    """Return what becomes of the headline's models on four GPUs: 32 come, one in eight larger, at random."""
+    models = [
+        replace(model, name=f"{model.name}-{number}")
+        for number in range(FLEET_GPUS)
+        for model in (*headline_models(), _SMALL)
+    ]
+    Random(seed).shuffle(models)
+    arrangements = {
+        STATIC: static_shares(models, FLEET_GPUS),
+        "MIG, seven slices": fixed_layout(models, FLEET_GPUS, SEVEN),
+        OURS: planned(models, FLEET_GPUS, predicted_p99_ms),
+        BY_MEMORY: shared_by_memory(models, FLEET_GPUS),
     }
     return {name: outcome(models, arrangement, seconds, seed) for name, arrangement in arrangements.items()}
 
@@ -116,6 +137,7 @@ def mixed(seconds: float, seed: int) -> Mapping[str, Outcome]:
         "MIG, balanced layout": fixed_layout(models, MIXED_GPUS),
         "MIG, smallest slice": by_memory(models, MIXED_GPUS),
         OURS: planned(models, MIXED_GPUS, predicted_p99_ms),
+        BY_MEMORY: shared_by_memory(models, MIXED_GPUS),
     }
     return {name: outcome(models, arrangement, seconds, seed) for name, arrangement in arrangements.items()}
 
@@ -165,7 +187,7 @@ _PREDICTION_SEED = 1_000_003
 
 
 @lru_cache(maxsize=4_096)
-def predicted_p99_ms(model: ServedModel, compute_slices: int) -> float:
+def predicted_p99_ms(model: ServedModel, compute_slices: float) -> float:
     """Predict by playing other traffic of the same rate. Run times are known; a cluster must learn them."""
     if model.load(compute_slices) >= 1:
         return float("inf")

@@ -5,8 +5,10 @@ from statistics import fmean
 
 import pytest
 
+from bench.simulation.memory_shares import shared_by_memory
 from bench.simulation.serving_queue import ServedModel, latencies_ms
 from bench.simulation.slicing import (
+    GPU_MEMORY_MIB,
     PROFILES,
     SEVEN,
     Arrangement,
@@ -72,7 +74,7 @@ def test_the_lowest_place_leaves_a_hole_that_the_planner_avoids() -> None:
 def test_every_layout_can_be_had_and_no_model_is_twice(seed: int) -> None:
     models = mixed_models(seed)
 
-    def faster_on_more(model: ServedModel, compute_slices: int) -> float:
+    def faster_on_more(model: ServedModel, compute_slices: float) -> float:
         return 200 / compute_slices
 
     for arrangement in (
@@ -94,7 +96,7 @@ def check_layouts(arrangement: Arrangement) -> None:
             assert sum(model.memory_mib for model in server.models) <= memory_mib[server.profile]
 
 
-def by_slices(model: ServedModel, compute_slices: int) -> float:
+def by_slices(model: ServedModel, compute_slices: float) -> float:
     return {1: 150.0, 2: 80.0}.get(compute_slices, 60.0)
 
 
@@ -114,3 +116,31 @@ def test_requests_of_models_without_room_are_missed() -> None:
     found = outcome(models, whole_gpus(models, 1), seconds=100, seed=1)
     assert (found.models, found.offered) == (1, 2)
     assert found.missed == pytest.approx(0.5, abs=0.02)
+
+
+SMALL = headline_models()[0]
+
+
+def test_no_eight_of_the_headline_s_models_with_the_larger_one_fit_on_a_gpu() -> None:
+    """So no scheduler places more than seven of them: what is left over holds no eighth."""
+    left = GPU_MEMORY_MIB - sum(model.memory_mib for model in headline_models())
+    assert left < SMALL.memory_mib
+    eight = [*headline_models(), replace(SMALL, name="model-7")]
+    assert [model.name for model in shared_by_memory(eight, 1).hosted] == [model.name for model in eight[:7]]
+
+
+def test_eight_small_models_share_a_gpu_by_memory() -> None:
+    arrangement = shared_by_memory([replace(SMALL, name=f"model-{number}") for number in range(9)], 1)
+    assert len(arrangement.hosted) == 8
+    assert arrangement.memory_use == pytest.approx(0.940, abs=0.001)
+    assert {server.profile for server in arrangement.servers} == {"12 % of threads"}
+    assert sum(server.compute_slices for server in arrangement.servers) <= 7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_shares_gpus_by_memory_never_has_more_than_there_is(seed: int) -> None:
+    arrangement = shared_by_memory(mixed_models(seed), 4)
+    for gpu in range(4):
+        here = [server for server in arrangement.servers if server.gpu == gpu]
+        assert sum(model.memory_mib for server in here for model in server.models) <= GPU_MEMORY_MIB
+        assert sum(server.compute_slices for server in here) <= 7
