@@ -61,6 +61,8 @@ def test_while_the_extender_is_away_gpu_pods_wait_and_say_so_and_others_do_not(
     add_pod(control_plane, "waits", 1)
     # These are kube-scheduler's own words, and its own reasons.
     assert f"127.0.0.1:{extender.port}/v1/filter" in why_waiting(control_plane, "waits", "connection refused")
+    (condition,) = control_plane.get("pod", "waits")["status"]["conditions"]
+    assert condition["reason"] == "SchedulerError"
     told = "jsonpath={.items[*].reason}"
     selector = "--field-selector=involvedObject.name=waits"
 

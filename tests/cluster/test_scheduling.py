@@ -13,7 +13,6 @@ from tests.cluster.scheduling import (
     add_pod,
     bound,
     install_gpu_topologies,
-    node_of,
     patch_status,
     reserved,
     why_waiting,
@@ -177,22 +176,6 @@ def test_nodes_that_can_never_fit_say_so(control_plane: Cluster, ready: Extender
     ready.wait_until_fitting(1, [], of=["small"])
     add_pod(control_plane, "one", 1)
     assert "is the device plugin running?" in why_waiting(control_plane, "one", "no GPUTopology")
-
-
-def test_while_the_extender_is_away_gpu_pods_wait_and_others_do_not(
-    control_plane: Cluster, extender: Extender
-) -> None:
-    add_node(control_plane, "idle", {})
-    add_pod(control_plane, "waits", 1)
-    why_waiting(control_plane, "waits", "connection refused")
-    add_pod(control_plane, "needs-none", 0)
-    assert bound(control_plane, "needs-none") == "idle"
-    assert node_of(control_plane, "waits") == ""
-    extender.start_ready()
-    try:
-        assert bound(control_plane, "waits", timeout_s=60) == "idle"
-    finally:
-        extender.stop()
 
 
 def test_the_api_server_may_restart(tmp_path: Path) -> None:
