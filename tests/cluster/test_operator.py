@@ -17,6 +17,7 @@ import msgspec
 import pytest
 import yaml
 
+from mcp2026.api.names import SLO_LATENCY_ANNOTATION
 from mcp2026.api.serving import Priorities, QueuePolicy, ServingConfig, Tenant, decode_serving_config
 from tests.cluster.test_crds import install_crds
 from tests.loopback import free_port, http_get, kubeconfig_for
@@ -237,6 +238,26 @@ def test_an_edit_reaches_the_configuration_and_no_pod_is_replaced(operator: Oper
     assert (document["batching"]["maxBatchSize"], document["revision"]) == (16, 2)
     after = operator.get("deployment", "edited")
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
+
+
+def test_a_changed_promise_reaches_the_pods_that_wait_and_replaces_none(operator: Operator) -> None:
+    def wait_for_promise(promise: str | None) -> set[str]:
+        def found() -> list[dict[str, Any]] | None:
+            pods = [pod["metadata"] for pod in operator.pods("promised")]
+            told = [pod["annotations"].get(SLO_LATENCY_ANNOTATION) for pod in pods]
+            return pods if told == [promise, promise] else None
+
+        pods: list[dict[str, Any]] = operator.cluster.wait_for(f"two pods with {promise}", found, 30)
+        return {pod["uid"] for pod in pods}
+
+    operator.apply("promised", replicas=2, slo={"latencyP95Ms": 25})
+    born = wait_for_promise("25")
+    rolled_out = operator.get("deployment", "promised")["metadata"]["generation"]
+    operator.patch_spec("promised", slo={"latencyP95Ms": 9.5})
+    assert wait_for_promise("9.5") == born
+    operator.patch_spec("promised", slo=None)
+    assert wait_for_promise(None) == born
+    assert operator.get("deployment", "promised")["metadata"]["generation"] == rolled_out
 
 
 def test_quality_of_service_reaches_the_pods(operator: Operator) -> None:
