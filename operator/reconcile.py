@@ -43,9 +43,10 @@ def reconcile(observed: Observed, now: datetime, settings: PodSettings) -> list[
             for child in situation.wanted
             if not _is_applied(child, observed.child(child["kind"]))
         ]
-        actions += promises_renewed(model, observed.pods)
     status = mode.next_status(situation, now)
     actions += _status_actions(observed.resource, model.status, status)
+    if situation.may_apply:
+        actions += promises_renewed(model, observed.pods)
     if (seconds := mode.look_again(situation, status, now)) is not None:
         actions.append(RequeueAfter(seconds))
     if situation.taken:

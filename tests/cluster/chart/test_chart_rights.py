@@ -79,7 +79,7 @@ def test_mig_and_mps_add_what_they_need_and_no_more(
                 "list inferencemodels.mcp2026.io", "patch inferencemodels.mcp2026.io/status",
                 "create deployments.apps", "patch deployments.apps", "delete services", "watch configmaps",
                 "create jobs.batch", "patch jobs.batch",
-                "list pods", "create events", "create serviceaccounts",
+                "list pods", "patch pods", "create events", "create serviceaccounts",
                 "create roles.rbac.authorization.k8s.io", "patch rolebindings.rbac.authorization.k8s.io",
                 "watch leases.coordination.k8s.io", "patch leases.coordination.k8s.io",
             ],
