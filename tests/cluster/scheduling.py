@@ -131,7 +131,13 @@ def _service_account(cluster: Cluster, folder: Path) -> Path:
 
 def install_gpu_topologies(cluster: Cluster) -> None:
     cluster.apply((ROOT / "crds" / "gputopologies.yaml").read_text())
-    cluster.wait("crd/gputopologies.mcp2026.io", "condition=Established")
+    # Not by `kubectl wait`, which fails on a definition that has no conditions yet.
+    cluster.wait_for("the definition of GPUTopology", lambda: _is_established(cluster))
+
+
+def _is_established(cluster: Cluster) -> bool:
+    conditions = cluster.get("crd", "gputopologies.mcp2026.io").get("status", {}).get("conditions") or ()
+    return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
 
 
 def add_node(
