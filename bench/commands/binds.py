@@ -40,7 +40,7 @@ def _binds(parsed: argparse.Namespace) -> int:
     options = ControlPlaneOptions(scheduler=False)
     with up("bench-binds", Level.CONTROL_PLANE, options=options, owned=True, report=say) as cluster:
         cluster.apply((MACHINES.parents[1] / "crds" / "gputopologies.yaml").read_text())
-        cluster.wait("crd/gputopologies.mcp2026.io", "condition=Established")
+        cluster.wait_for("the definition of GPUTopology", lambda: cluster.get("gputopologies"))
         rounds = asyncio.run(measure_binds(cluster, parsed.pods, parsed.rounds, say))
     print(f"{parsed.pods} calls of bind at once for one node; ms")
     print("| way | p50 | p99 | longest | refused | sold twice |")
