@@ -37,7 +37,8 @@ async def watch_divergences(inventory: Inventory, cluster: Cluster, metrics: Met
             if await _sent(cluster, divergence, node_name):
                 unsent.remove(divergence)
         with suppress(TimeoutError):
-            await asyncio.wait_for(inventory.next_after(snapshot), RETRY_S if unsent else None)
+            async with asyncio.timeout(RETRY_S if unsent else None):
+                await inventory.next_after(snapshot)
 
 
 async def _sent(cluster: Cluster, divergence: Divergence, node_name: str) -> bool:

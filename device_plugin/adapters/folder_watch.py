@@ -45,7 +45,8 @@ class FolderWatch:
             return True
         with suppress(TimeoutError):
             limit_s = longest_s if self._descriptor is not None else min(longest_s, unwatched_s)
-            await asyncio.wait_for(self._happened.wait(), limit_s)
+            async with asyncio.timeout(limit_s):  # not wait_for, which loses a cancellation in Python 3.11
+                await self._happened.wait()
         happened = self._happened.is_set()
         self._happened.clear()
         return happened

@@ -99,7 +99,8 @@ class HealthLoop:
 
     async def _wait(self) -> None:
         try:
-            await asyncio.wait_for(self._woken.wait(), self._interval_s)
+            async with asyncio.timeout(self._interval_s):
+                await self._woken.wait()
         except TimeoutError:
             return
 

@@ -86,3 +86,12 @@ async def test_others_can_end_the_wait(watch: FolderWatch) -> None:
     assert await asyncio.wait_for(waiting, LONG_S / 2)
     watch.wake()
     assert await watch.wait(LONG_S, LONG_S), "the next one, if none is under way"
+
+
+async def test_a_wait_that_is_cancelled_just_as_something_happens_is_cancelled(watch: FolderWatch) -> None:
+    waiting = asyncio.create_task(watch.wait(LONG_S, LONG_S))
+    await asyncio.sleep(SHORT_S)
+    watch.wake()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
