@@ -47,4 +47,5 @@ async def keep_published(inventory: Inventory, writer: TopologyWriter, metrics: 
         backoff_s = FIRST_BACKOFF_S
         with suppress(TimeoutError):
             left_s = REWRITE_INTERVAL_S - (time.monotonic() - written_at)
-            await asyncio.wait_for(inventory.next_after(snapshot), max(left_s, 0))
+            async with asyncio.timeout(max(left_s, 0)):
+                await inventory.next_after(snapshot)

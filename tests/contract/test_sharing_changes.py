@@ -74,6 +74,9 @@ class Node:
             self.kubelet.pods.append(
                 pod_resources.PodResources(name=pod, namespace="ns", containers=[container])
             )
+            asked = self.kubelet.answered_lists
+        # Who asks a second time has taken the first answer.
+        self.kubelet.wait(lambda: self.kubelet.answered_lists >= asked + 2, "the plugin to know the holder")
 
     def end_pods(self) -> None:
         with self.kubelet.changed:

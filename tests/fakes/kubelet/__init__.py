@@ -43,6 +43,8 @@ class FakeKubelet(service.RegistrationServicer, pod_resources_service.PodResourc
         self.endpoints: list[Endpoint] = []
         self.refusal = ""
         self.pods: list[pod_resources.PodResources] = []
+        self.answered_lists = 0
+        """How often it was asked who holds what."""
         self._servers: list[grpc.Server] = []
 
     # ---- life ----
@@ -104,6 +106,8 @@ class FakeKubelet(service.RegistrationServicer, pod_resources_service.PodResourc
         self, request: pod_resources.ListPodResourcesRequest, context: grpc.ServicerContext
     ) -> pod_resources.ListPodResourcesResponse:
         with self.changed:
+            self.answered_lists += 1
+            self.changed.notify_all()
             return pod_resources.ListPodResourcesResponse(pod_resources=self.pods)
 
     def GetAllocatableResources(
