@@ -5,8 +5,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from mcp2026.api.folder_watch import FolderWatch
 from mcp2026.api.names import GPU_RESOURCE
-from mcp2026.device_plugin.adapters.folder_watch import FolderWatch
 from mcp2026.device_plugin.adapters.kubelet_client import RegistrationError, register
 from mcp2026.device_plugin.adapters.node_lock import NodeLock
 from mcp2026.device_plugin.adapters.plugin_server import (

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine
 
 from mcp2026.api.configuration_file import ConfigurationFile
-from mcp2026.device_plugin.adapters.folder_watch import FolderWatch
+from mcp2026.api.folder_watch import FolderWatch
 from mcp2026.device_plugin.configuration import Configuration
 from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.wishes import SeenSpec, Wishes

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from mcp2026.api.serving import ServingConfig
 from mcp2026.runtime.errors import StartupError
@@ -23,9 +24,8 @@ async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConf
         StartupError: the cluster is to be watched, and there are no credentials for it.
 
     """
-    mailbox, stop = Newest(), asyncio.Event()
+    mailbox = Newest()
     with ExitStack() as stack:
-        stack.callback(stop.set)
         report: Report = _nobody
         if settings.serving_config_map is not None:
             report = _watch_cluster(settings, live.model, mailbox, stack)
@@ -40,9 +40,13 @@ async def follow_revisions(settings: Settings, rounds: Rounds, live: ServingConf
             Follower(live.model, mailbox, rounds, with_flags, report, bring, asked).run(live.revision)
         )
         stack.callback(following.cancel)
-        following.add_done_callback(lambda _: stop.set())
         if settings.serving_config is not None:
-            await watch_file(Path(settings.serving_config), mailbox, stop)
+            watching = asyncio.create_task(watch_file(Path(settings.serving_config), mailbox))
+            stack.callback(watching.cancel)
+            either: set[asyncio.Future[Any]] = {watching, following}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
         return await following
 
 

@@ -6,46 +6,34 @@ rename it. So the folder is watched, and the file read whenever anything moves t
 
 import asyncio
 import logging
-from contextlib import suppress
 from pathlib import Path
+from typing import Never
 
-from watchfiles import awatch
-
+from mcp2026.api.folder_watch import FolderWatch
 from mcp2026.runtime.revisions.newest import Newest
 
 log = logging.getLogger(__name__)
-logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it logs each event
 
-_SETTLE_MS = 50
+_SETTLE_S = 0.05
 """Changes within this time are one: a file is often written in several pieces."""
-_LOOK_MS = 1_000
-"""The file is read so often in any case: what changes before the watch has begun makes no event."""
+_LOOK_S = 1.0
+"""The file is read so often in any case: a link into another folder may change without an event here."""
 
 
-async def watch_file(path: Path, mailbox: Newest, stop: asyncio.Event) -> None:
-    """Put what the file says into `mailbox`, now and whenever it changes, until `stop` is set.
+async def watch_file(path: Path, mailbox: Newest) -> Never:
+    """Put what the file says into `mailbox`, now and whenever it changes, until this is cancelled.
 
-    A folder that is gone, or cannot be listened to, is looked at every second until it can.
+    A folder that is gone, or cannot be watched, is looked at every second.
     """
     reader = _Reader(path, mailbox)
-    reader.look()
-    while not stop.is_set():
-        try:
-            async for _ in awatch(
-                path.parent,
-                debounce=_SETTLE_MS,
-                step=_SETTLE_MS,
-                stop_event=stop,
-                rust_timeout=_LOOK_MS,
-                yield_on_timeout=True,
-                recursive=False,
-            ):
-                reader.look()
-        except (OSError, RuntimeError) as error:
-            reader.tell(f"{path.parent} cannot be listened to, it is looked at each second: {error}")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _LOOK_MS / 1_000)
+    folder = FolderWatch(path.parent)
+    try:
+        while True:
             reader.look()
+            if await folder.wait(_LOOK_S, _LOOK_S):
+                await asyncio.sleep(_SETTLE_S)
+    finally:
+        folder.close()
 
 
 class _Reader:
@@ -63,14 +51,14 @@ class _Reader:
             content = self._path.read_bytes()
         except OSError as error:
             if self._content is not None:  # between an old file and a new one there may be none for a moment
-                self.tell(f"{self._path} cannot be read, what it said stays: {error.strerror}")
+                self._tell(f"{self._path} cannot be read, what it said stays: {error.strerror}")
             return
         self._told = ""
         if content != self._content:
             self._content = content
             self._mailbox.put(content)
 
-    def tell(self, problem: str) -> None:
+    def _tell(self, problem: str) -> None:
         """Warn of a problem when it begins, and not at each look."""
         if problem != self._told:
             log.warning("%s", problem)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp2026.device_plugin.adapters.folder_watch import FolderWatch
+from mcp2026.api.folder_watch import FolderWatch
 
 LONG_S, SHORT_S = 20.0, 0.02
 

@@ -1,15 +1,18 @@
 """Each newer revision is served, once, and what cannot be served leaves what is live."""
 
 import asyncio
+import ctypes
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
+from mcp2026.api import folder_watch
 from mcp2026.api.errors import SettingsError
+from mcp2026.api.folder_watch import FolderWatch
 from mcp2026.api.serving import ServedVersion, ServingConfig, encode_serving_config
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.fetching.errors import FetchError
@@ -254,8 +257,8 @@ async def test_a_file_is_followed_through_renames_links_and_absence(tmp_path: Pa
     data, path = mounted / "..data", mounted / "serving.json"
     data.symlink_to(versions[0])
     path.symlink_to("..data/serving.json")
-    mailbox, stop = Newest(), asyncio.Event()
-    watching = asyncio.create_task(watch_file(path, mailbox, stop))
+    mailbox = Newest()
+    watching = asyncio.create_task(watch_file(path, mailbox))
     try:
         assert await mailbox.take(20) == b"0"
         moved = mounted / "..data_tmp"
@@ -269,8 +272,8 @@ async def test_a_file_is_followed_through_renames_links_and_absence(tmp_path: Pa
         path.write_bytes(b"3")
         assert await mailbox.take(20) == b"3"
     finally:
-        stop.set()
-        await asyncio.wait_for(watching, 20)
+        watching.cancel()
+        await asyncio.wait({watching})
 
 
 async def test_a_mailbox_waits_only_so_long() -> None:
@@ -303,13 +306,13 @@ async def test_a_revision_that_says_stopped_ends_the_following_whatever_its_numb
 async def test_a_folder_that_is_away_is_told_of_once_and_taken_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(config_file, "_LOOK_MS", 20)
+    monkeypatch.setattr(config_file, "_LOOK_S", 0.02)
     folder = tmp_path / "folder"
     path = folder / "serving.json"
     folder.mkdir()
     path.write_bytes(b"1")
-    mailbox, stop = Newest(), asyncio.Event()
-    watching = asyncio.create_task(watch_file(path, mailbox, stop))
+    mailbox = Newest()
+    watching = asyncio.create_task(watch_file(path, mailbox))
     try:
         assert await mailbox.take(20) == b"1"
         folder.rename(tmp_path / "away")
@@ -319,31 +322,36 @@ async def test_a_folder_that_is_away_is_told_of_once_and_taken_when_it_is_back(
         (tmp_path / "away").rename(folder)
         assert await mailbox.take(20) == b"2"
     finally:
-        stop.set()
-        await asyncio.wait_for(watching, 20)
+        watching.cancel()
+        await asyncio.wait({watching})
 
 
-async def test_a_folder_that_cannot_be_listened_to_is_looked_at(
+async def test_a_folder_that_cannot_be_watched_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As when the user has no inotify watches left."""
-    monkeypatch.setattr(config_file, "_LOOK_MS", 20)
-
-    def refuse(*_args: Any, **_kwargs: Any) -> Any:
-        raise OSError(28, "OS file watch limit reached")
-
-    monkeypatch.setattr(config_file, "awatch", refuse)
+    caplog.set_level("INFO")
+    monkeypatch.setattr(config_file, "_LOOK_S", 0.02)
+    monkeypatch.setattr(folder_watch, "_libc", NoWatchesLeft())
     path = tmp_path / "serving.json"
-    mailbox, stop = Newest(), asyncio.Event()
-    watching = asyncio.create_task(watch_file(path, mailbox, stop))
+    mailbox = Newest()
+    watching = asyncio.create_task(watch_file(path, mailbox))
     try:
         for content in (b"1", b"2"):
             path.write_bytes(content)
             assert await mailbox.take(20) == content
     finally:
-        stop.set()
-        await asyncio.wait_for(watching, 20)
-    assert len([one for one in caplog.messages if "watch limit" in one]) <= 2
+        watching.cancel()
+        await asyncio.wait({watching})
+    assert len([one for one in caplog.messages if "looked at now and then" in one]) == 1
+
+
+class NoWatchesLeft:
+    """A C library whose user has used them all."""
+
+    def inotify_init1(self, _flags: int) -> int:
+        ctypes.set_errno(errno.EMFILE)
+        return -1
 
 
 async def test_a_change_is_seen_though_it_comes_before_the_watch(
@@ -351,21 +359,22 @@ async def test_a_change_is_seen_though_it_comes_before_the_watch(
 ) -> None:
     path = tmp_path / "serving.json"
     path.write_bytes(b"1")
-    mailbox, stop = Newest(), asyncio.Event()
-    watch = config_file.awatch
+    mailbox = Newest()
+    begin = FolderWatch._begin
 
-    def late(*args: Any, **kwargs: Any) -> Any:
+    def late(watch: FolderWatch) -> bool:
         path.write_bytes(b"2")
-        return watch(*args, **kwargs)
+        return begin(watch)
 
-    monkeypatch.setattr(config_file, "awatch", late)
-    watching = asyncio.create_task(watch_file(path, mailbox, stop))
+    monkeypatch.setattr(FolderWatch, "_begin", late)
+    monkeypatch.setattr(config_file, "_LOOK_S", 3_600)
+    watching = asyncio.create_task(watch_file(path, mailbox))
     try:
         while await mailbox.take(20) != b"2":
             pass
     finally:
-        stop.set()
-        await asyncio.wait_for(watching, 20)
+        watching.cancel()
+        await asyncio.wait({watching})
 
 
 class Fetching:
