@@ -1,6 +1,6 @@
-"""Threads for loads: each has its own, since one that hangs on a disk can be stopped by nobody.
+"""A thread for loads. One that hangs on a disk can be stopped by nobody: it is left behind, and another made.
 
-Beside the traffic they are quiet: they get short turns of a processor that is busy (decision 0123).
+Beside the traffic it is quiet: it gets short turns of a processor that is busy (decision 0123).
 """
 
 import asyncio
@@ -8,8 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from mcp2026.runtime.execution.background_share import BackgroundShare
@@ -26,47 +25,45 @@ _LAST_LEVEL: Final = 19
 T = TypeVar("T")
 
 
-async def in_thread(work: Callable[[], T], share: BackgroundShare | None = None) -> T:
-    """Return the result of `work`, or raise what it raises; with `share` it is quiet, and gets that.
+class LoadingThread:
+    """Runs one load after another; with a share it is quiet, and gets that.
 
     Threads that are started by quiet work are as quiet as it is, for ever: to raise a priority takes a right
-    that servers do not have. Whoever is cancelled while waiting leaves the thread behind.
+    that servers do not have.
     """
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[T] = loop.create_future()
 
-    def run() -> None:
+    def __init__(self, share: BackgroundShare | None = None) -> None:
+        self._share = share
+        self._pool = self._new_pool()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return the result of `work`, or raise what it raises.
+
+        Whoever is cancelled meanwhile leaves the thread to it, for as long as it takes.
+        """
+        loop = asyncio.get_running_loop()
         try:
-            tell = partial(_succeed, outcome, work() if share is None else _quietly(work, share))
-        except BaseException as error:
-            tell = partial(_fail, outcome, error)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(tell)
+            return await loop.run_in_executor(self._pool, self._run, work)
+        except asyncio.CancelledError:
+            self._pool.shutdown(wait=False)
+            self._pool = self._new_pool()
+            if self._share is not None:
+                self._share.take_back()
+            raise
 
-    threading.Thread(target=run, name="loading", daemon=True).start()
-    try:
-        return await outcome
-    except asyncio.CancelledError:
-        if share is not None:
-            share.take_back()
-        raise
+    def _new_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "loading", initializer=None if self._share is None else _be_quiet)
+
+    def _run(self, work: Callable[[], T]) -> T:
+        if self._share is None:
+            return work()
+        clock = time.pthread_getcpuclockid(threading.get_ident())
+        with self._share.given(lambda: time.clock_gettime_ns(clock)):
+            return work()
 
 
-def _quietly(work: Callable[[], T], share: BackgroundShare) -> T:
+def _be_quiet() -> None:
     thread = threading.get_native_id()
     level = os.getpriority(os.PRIO_PROCESS, thread) + QUIETER_BY
     os.setpriority(os.PRIO_PROCESS, thread, min(level, _LAST_LEVEL))
     ask_for_slices(USUAL_NS)  # those of the threads that serve are shorter, so they interrupt this one
-    clock = time.pthread_getcpuclockid(threading.get_ident())
-    with share.given(lambda: time.clock_gettime_ns(clock)):
-        return work()
-
-
-def _succeed(outcome: "asyncio.Future[T]", result: T) -> None:
-    if not outcome.done():
-        outcome.set_result(result)
-
-
-def _fail(outcome: "asyncio.Future[T]", error: BaseException) -> None:
-    if not outcome.done():
-        outcome.set_exception(error)

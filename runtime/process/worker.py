@@ -30,7 +30,7 @@ from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics
 from mcp2026.runtime.model.freed_memory import give_back_freed_memory
 from mcp2026.runtime.model.loaded import LoadedVersion, ServedModel
 from mcp2026.runtime.model.loading import load_model
-from mcp2026.runtime.model.loading_thread import in_thread
+from mcp2026.runtime.model.loading_thread import LoadingThread
 from mcp2026.runtime.model.sources import repository_names
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.negotiation.connection import Negotiation
@@ -116,7 +116,8 @@ class Worker:
             settings.workers,
             share,
         )
-        self._share = share
+        self._loading = LoadingThread()
+        self._quiet = LoadingThread(share)
         self._steps = ChangeSteps(
             self._load_model, self._store, self._service, self._regions, lambda said: send(writer, said)
         )
@@ -234,7 +235,7 @@ class Worker:
         )
         # Compute threads that belong to a session would stay as quiet as the thread that opened it.
         quiet = self._health.phase is not Phase.LOADING and threads == 1
-        return await in_thread(load, self._share if quiet else None)
+        return await (self._quiet if quiet else self._loading).run(load)
 
     async def _load(self) -> None:
         self._store.expect(config.model for config in self._start.models)

@@ -14,7 +14,7 @@ import pytest
 
 from mcp2026.runtime.execution.background_share import LOOK_EVERY_NS, SHARE, BackgroundShare, pause_ns
 from mcp2026.runtime.execution.time_slices import SHORTEST_NS, USUAL_NS, ask_for_slices
-from mcp2026.runtime.model.loading_thread import QUIETER_BY, in_thread
+from mcp2026.runtime.model.loading_thread import QUIETER_BY, LoadingThread
 
 MS = 1_000_000
 
@@ -119,15 +119,16 @@ def priority() -> int:
 
 
 async def test_a_quiet_load_has_a_low_priority_and_another_load_the_usual_one() -> None:
-    assert await in_thread(priority, BackgroundShare()) == min(19, priority() + QUIETER_BY)
-    assert await in_thread(priority) == priority()
+    quiet = LoadingThread(BackgroundShare())
+    assert [await quiet.run(priority) for _ in range(2)] == [min(19, priority() + QUIETER_BY)] * 2
+    assert await LoadingThread().run(priority) == priority()
 
 
 @pytest.mark.skipif(not knows_slices(), reason="Linux takes slices since 6.12")
 async def test_a_quiet_load_has_longer_slices_than_the_threads_that_serve() -> None:
     def serve() -> int:
         ask_for_slices(SHORTEST_NS)
-        return asyncio.run(in_thread(slice_ns, BackgroundShare()))
+        return asyncio.run(LoadingThread(BackgroundShare()).run(slice_ns))
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(serve).result() > SHORTEST_NS
@@ -141,24 +142,25 @@ async def test_what_a_load_raises_is_raised_and_its_share_is_over() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await in_thread(fail, share)
+        await LoadingThread(share).run(fail)
     assert not share.wanted
 
 
 async def test_a_load_that_hangs_keeps_no_later_one_from_its_share() -> None:
     share, hang, begun = BackgroundShare(), threading.Event(), threading.Event()
+    loading = LoadingThread(share)
 
     def hanging() -> None:
         begun.set()
         hang.wait()
 
-    first = asyncio.create_task(in_thread(hanging, share))
+    first = asyncio.create_task(loading.run(hanging))
     await asyncio.to_thread(begun.wait)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     assert not share.wanted  # a model that runs for ever takes no more from callers
-    assert await in_thread(lambda: share.wanted, share)
+    assert await loading.run(lambda: share.wanted)
     assert not share.wanted
     hang.set()
 
@@ -194,4 +196,4 @@ async def test_what_a_load_uses_is_the_processor_time_of_its_thread() -> None:
             pass
         return seen[0]() - before
 
-    assert await in_thread(burn, Watched()) >= 0.02e9
+    assert await LoadingThread(Watched()).run(burn) >= 0.02e9
