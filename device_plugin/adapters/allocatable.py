@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from mcp2026.api.gpu_devices import kind_of_resource
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.device_plugin.adapters.kubelet_client import CALL_TIMEOUT_S
 from mcp2026.device_plugin.errors import KubeletError
 from mcp2026.device_plugin.kubelet import podresources_pb2 as pod_resources
 from mcp2026.device_plugin.resource_names import ResourceNames
 from mcp2026.device_plugin.wire.client import call
-from mcp2026.device_plugin.wire.messages import CallError, StatusCode
+from mcp2026.device_plugin.wire.messages import CallError
 
 
 async def allocatable_devices(socket: Path, names: ResourceNames) -> frozenset[str] | None:
@@ -27,7 +28,7 @@ async def allocatable_devices(socket: Path, names: ResourceNames) -> frozenset[s
             CALL_TIMEOUT_S,
         )
     except CallError as error:
-        if error.code is StatusCode.UNIMPLEMENTED:
+        if error.code is GrpcCode.UNIMPLEMENTED:
             return None
         raise KubeletError(f"{socket}: {error}") from error
     return frozenset(

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.device_plugin.allocation import Grant
 from mcp2026.device_plugin.allocator import Allocator
 from mcp2026.device_plugin.devices import Device
@@ -17,7 +18,7 @@ from mcp2026.device_plugin.inventory import Inventory
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
 from mcp2026.device_plugin.offers import offers
 from mcp2026.device_plugin.registration import SocketIdentity
-from mcp2026.device_plugin.wire.messages import CallError, StatusCode
+from mcp2026.device_plugin.wire.messages import CallError
 from mcp2026.device_plugin.wire.server import GrpcServer, methods_of
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class DevicePluginService:
             try:
                 grants.append(self._allocator.allocate(self._resource, list(container.devices_ids)))
             except DevicePluginError as error:
-                raise CallError(StatusCode.FAILED_PRECONDITION, str(error)) from error
+                raise CallError(GrpcCode.FAILED_PRECONDITION, str(error)) from error
         return contract.AllocateResponse(container_responses=[_grant_message(each) for each in grants])
 
     async def PreStartContainer(  # noqa: N802

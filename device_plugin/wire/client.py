@@ -8,11 +8,11 @@ from google.protobuf.message import DecodeError, Message
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.device_plugin.wire.connection import Connection
 from mcp2026.device_plugin.wire.messages import (
     CONTENT_TYPE,
     CallError,
-    StatusCode,
     prefixed,
     raise_for_status,
     single_message,
@@ -23,10 +23,10 @@ _Answer = TypeVar("_Answer", bound=Message)
 LARGEST_ANSWER = 16 * 1024 * 1024
 """Bytes; the pod-resources answer of a full node is above gRPC's default."""
 
-_CODE_OF_RESET: dict[int, StatusCode] = {
-    ErrorCodes.CANCEL: StatusCode.CANCELLED,
-    ErrorCodes.REFUSED_STREAM: StatusCode.UNAVAILABLE,
-    ErrorCodes.ENHANCE_YOUR_CALM: StatusCode.RESOURCE_EXHAUSTED,
+_CODE_OF_RESET: dict[int, GrpcCode] = {
+    ErrorCodes.CANCEL: GrpcCode.CANCELLED,
+    ErrorCodes.REFUSED_STREAM: GrpcCode.UNAVAILABLE,
+    ErrorCodes.ENHANCE_YOUR_CALM: GrpcCode.RESOURCE_EXHAUSTED,
 }
 
 
@@ -41,13 +41,13 @@ async def call(socket: Path, path: str, request: Message, answer: type[_Answer],
         async with asyncio.timeout(timeout_s):
             body = await _exchange(socket, path, request.SerializeToString(), timeout_s)
     except TimeoutError:
-        raise CallError(StatusCode.DEADLINE_EXCEEDED, f"no answer within {timeout_s:g} s") from None
+        raise CallError(GrpcCode.DEADLINE_EXCEEDED, f"no answer within {timeout_s:g} s") from None
     except (OSError, ProtocolError) as error:
-        raise CallError(StatusCode.UNAVAILABLE, str(error)) from error
+        raise CallError(GrpcCode.UNAVAILABLE, str(error)) from error
     try:
         return answer.FromString(single_message(body))
     except DecodeError as error:
-        raise CallError(StatusCode.INTERNAL, f"no {answer.__name__}: {error}") from error
+        raise CallError(GrpcCode.INTERNAL, f"no {answer.__name__}: {error}") from error
 
 
 async def _exchange(socket: Path, path: str, message: bytes, timeout_s: float) -> bytearray:
@@ -92,7 +92,7 @@ class _ClientConnection(Connection):
 
     def data_came(self, _stream: int, data: bytes) -> None:
         if len(self._body) + len(data) > LARGEST_ANSWER:
-            self._fail(StatusCode.RESOURCE_EXHAUSTED, f"the answer has more than {LARGEST_ANSWER} bytes")
+            self._fail(GrpcCode.RESOURCE_EXHAUSTED, f"the answer has more than {LARGEST_ANSWER} bytes")
         else:
             self._body += data
 
@@ -100,13 +100,13 @@ class _ClientConnection(Connection):
         self._over.set()
 
     def stream_was_reset(self, _stream: int, reason: int) -> None:
-        code = _CODE_OF_RESET.get(reason, StatusCode.INTERNAL)
+        code = _CODE_OF_RESET.get(reason, GrpcCode.INTERNAL)
         self._fail(code, f"the call was reset (HTTP/2 code {reason})")
 
     def was_lost(self, reason: str) -> None:
-        self._fail(StatusCode.UNAVAILABLE, reason)
+        self._fail(GrpcCode.UNAVAILABLE, reason)
 
-    def _fail(self, code: StatusCode, details: str) -> None:
+    def _fail(self, code: GrpcCode, details: str) -> None:
         if not self._over.is_set():
             self._error = CallError(code, details)
             self._over.set()

@@ -4,8 +4,9 @@ Source: "gRPC over HTTP2", https://github.com/grpc/grpc/blob/master/doc/PROTOCOL
 """
 
 import struct
-from enum import IntEnum
 from urllib.parse import quote, unquote
+
+from mcp2026.api.grpc_codes import GrpcCode
 
 CONTENT_TYPE = "application/grpc"
 _PREFIX = struct.Struct(">BI")
@@ -14,32 +15,10 @@ _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """What a status message has unescaped."""
 
 
-class StatusCode(IntEnum):
-    """The statuses that a call can end with."""
-
-    OK = 0
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
-
-
 class CallError(Exception):
     """A call that ended otherwise than with OK."""
 
-    def __init__(self, code: StatusCode, details: str) -> None:
+    def __init__(self, code: GrpcCode, details: str) -> None:
         super().__init__(f"{code.name}: {details}")
         self.code = code
         self.details = details
@@ -58,17 +37,17 @@ def single_message(body: bytes | bytearray) -> bytes:
 
     """
     if len(body) < _PREFIX.size:
-        raise CallError(StatusCode.INTERNAL, f"a message of {len(body)} bytes, not even its length")
+        raise CallError(GrpcCode.INTERNAL, f"a message of {len(body)} bytes, not even its length")
     compressed, length = _PREFIX.unpack_from(body)
     if compressed:
-        raise CallError(StatusCode.UNIMPLEMENTED, "messages are taken uncompressed")
+        raise CallError(GrpcCode.UNIMPLEMENTED, "messages are taken uncompressed")
     if len(body) != _PREFIX.size + length:
         told = len(body) - _PREFIX.size
-        raise CallError(StatusCode.INTERNAL, f"a message of {length} bytes was announced, {told} came")
+        raise CallError(GrpcCode.INTERNAL, f"a message of {length} bytes was announced, {told} came")
     return bytes(body[_PREFIX.size :])
 
 
-def status_headers(code: StatusCode, details: str) -> list[tuple[str, str]]:
+def status_headers(code: GrpcCode, details: str) -> list[tuple[str, str]]:
     """Return the trailers that end a call."""
     headers = [("grpc-status", str(int(code)))]
     if details:
@@ -84,11 +63,11 @@ def raise_for_status(headers: dict[str, str]) -> None:
 
     """
     if headers.get(":status") != "200":
-        raise CallError(StatusCode.UNKNOWN, f"HTTP status {headers.get(':status')}")
+        raise CallError(GrpcCode.UNKNOWN, f"HTTP status {headers.get(':status')}")
     told = headers.get("grpc-status", "")
     try:
-        code = StatusCode(int(told))
+        code = GrpcCode(int(told))
     except ValueError:
-        raise CallError(StatusCode.UNKNOWN, f"grpc-status is {told!r}") from None
-    if code is not StatusCode.OK:
+        raise CallError(GrpcCode.UNKNOWN, f"grpc-status is {told!r}") from None
+    if code is not GrpcCode.OK:
         raise CallError(code, unquote(headers.get("grpc-message", "")))

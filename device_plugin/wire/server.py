@@ -13,11 +13,11 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from h2.exceptions import ProtocolError
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.device_plugin.wire.connection import Connection
 from mcp2026.device_plugin.wire.messages import (
     CONTENT_TYPE,
     CallError,
-    StatusCode,
     prefixed,
     single_message,
     status_headers,
@@ -144,7 +144,7 @@ class _ServerConnection(Connection):
 
     async def _answer(self, stream: int, call: _Call) -> None:
         begun = False
-        code, details = StatusCode.OK, ""
+        code, details = GrpcCode.OK, ""
         try:
             method, request = self._understood(call)
             call.streaming = method.streaming
@@ -160,7 +160,7 @@ class _ServerConnection(Connection):
             return  # the peer let go of the stream
         except Exception:
             log.exception("a call of %s failed", call.path)
-            code, details = StatusCode.UNKNOWN, "it failed; the log says why"
+            code, details = GrpcCode.UNKNOWN, "it failed; the log says why"
         self._calls.pop(stream, None)
         try:
             self._end(stream, begun, code, details)
@@ -170,18 +170,18 @@ class _ServerConnection(Connection):
     def _understood(self, call: _Call) -> tuple[Method, Message]:
         method = self._methods.get(call.path)
         if method is None:
-            raise CallError(StatusCode.UNIMPLEMENTED, f"there is no {call.path}")
+            raise CallError(GrpcCode.UNIMPLEMENTED, f"there is no {call.path}")
         if len(call.body) > LARGEST_REQUEST:
-            raise CallError(StatusCode.RESOURCE_EXHAUSTED, f"requests have at most {LARGEST_REQUEST} bytes")
+            raise CallError(GrpcCode.RESOURCE_EXHAUSTED, f"requests have at most {LARGEST_REQUEST} bytes")
         try:
             return method, method.request.FromString(single_message(call.body))
         except DecodeError as error:
-            raise CallError(StatusCode.INTERNAL, f"no {method.request.__name__}: {error}") from error
+            raise CallError(GrpcCode.INTERNAL, f"no {method.request.__name__}: {error}") from error
 
     def _send_headers(self, stream: int) -> None:
         self.http.send_headers(stream, [(":status", "200"), ("content-type", CONTENT_TYPE)])
 
-    def _end(self, stream: int, begun: bool, code: StatusCode, details: str) -> None:
+    def _end(self, stream: int, begun: bool, code: GrpcCode, details: str) -> None:
         headers = status_headers(code, details)
         if not begun:
             headers = [(":status", "200"), ("content-type", CONTENT_TYPE), *headers]

@@ -10,12 +10,13 @@ from typing import Any
 import grpc
 import pytest
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2 as contract
 from mcp2026.device_plugin.kubelet import deviceplugin_pb2_grpc as service
 from mcp2026.device_plugin.kubelet import podresources_pb2 as pod_resources
 from mcp2026.device_plugin.kubelet import podresources_pb2_grpc as pod_resources_service
 from mcp2026.device_plugin.wire.client import LARGEST_ANSWER, call
-from mcp2026.device_plugin.wire.messages import CallError, StatusCode
+from mcp2026.device_plugin.wire.messages import CallError
 from mcp2026.device_plugin.wire.server import LARGEST_REQUEST, GrpcServer, methods_of
 
 DEADLINE_S = 20.0
@@ -42,7 +43,7 @@ class Devices:
             await self.changed.wait_for(lambda: self.streams == number)
 
     async def GetDevicePluginOptions(self, _request: contract.Empty) -> contract.DevicePluginOptions:
-        raise CallError(StatusCode.FAILED_PRECONDITION, "keine 5 % für dich\nund mehr")
+        raise CallError(GrpcCode.FAILED_PRECONDITION, "keine 5 % für dich\nund mehr")
 
     async def ListAndWatch(self, _request: contract.Empty) -> AsyncIterator[contract.ListAndWatchResponse]:
         await self._note(1)
@@ -222,7 +223,7 @@ async def test_stopping_ends_streams_and_takes_no_new_calls(path: Path) -> None:
                 await call_under_way
         with pytest.raises(CallError) as caught:
             await listed(path)
-        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert caught.value.code is GrpcCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ async def test_an_answer_that_is_too_large_is_refused(path: Path) -> None:
     async with kubelet(path, answer):
         with pytest.raises(CallError) as caught:
             await listed(path)
-        assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+        assert caught.value.code is GrpcCode.RESOURCE_EXHAUSTED
 
 
 async def test_an_error_of_the_kubelet_is_told_letter_for_letter(path: Path) -> None:
@@ -279,7 +280,7 @@ async def test_an_error_of_the_kubelet_is_told_letter_for_letter(path: Path) -> 
     async with kubelet(path, answer):
         with pytest.raises(CallError, match="NOT_FOUND: nichts für 5 %") as caught:
             await listed(path)
-        assert caught.value.code is StatusCode.NOT_FOUND
+        assert caught.value.code is GrpcCode.NOT_FOUND
 
 
 async def test_a_kubelet_that_does_not_answer_is_waited_for_no_longer_than_asked(path: Path) -> None:
@@ -290,7 +291,7 @@ async def test_a_kubelet_that_does_not_answer_is_waited_for_no_longer_than_asked
     async with kubelet(path, answer):
         with pytest.raises(CallError) as caught:
             await listed(path, timeout_s=0.3)
-        assert caught.value.code is StatusCode.DEADLINE_EXCEEDED
+        assert caught.value.code is GrpcCode.DEADLINE_EXCEEDED
 
 
 async def test_a_socket_that_is_not_there_or_hangs_up_is_unavailable(path: Path) -> None:
@@ -302,4 +303,4 @@ async def test_a_socket_that_is_not_there_or_hangs_up_is_unavailable(path: Path)
     async with await asyncio.start_unix_server(hang_up, str(path)):
         with pytest.raises(CallError) as caught:
             await listed(path)
-    assert caught.value.code is StatusCode.UNAVAILABLE
+    assert caught.value.code is GrpcCode.UNAVAILABLE

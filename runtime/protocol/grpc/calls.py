@@ -7,10 +7,11 @@ gone, and the caller gets DEADLINE_EXCEEDED.
 import asyncio
 from typing import Final
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.protocol.context_headers import Fields, failure_fields
 from mcp2026.runtime.protocol.grpc.framing import CallFailedError
 from mcp2026.runtime.protocol.grpc.metadata import prepared_call, trailers_only
-from mcp2026.runtime.protocol.grpc.service import GrpcCode, GrpcService
+from mcp2026.runtime.protocol.grpc.service import GrpcService
 from mcp2026.runtime.protocol.grpc.streaming_call import StreamingCall
 from mcp2026.runtime.protocol.grpc.unary_call import UnaryCall
 from mcp2026.runtime.protocol.http2 import header_encoder

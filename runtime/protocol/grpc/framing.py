@@ -6,9 +6,9 @@ Contract: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#request
 import zlib
 from typing import Final, NamedTuple
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.errors import RequestError
 from mcp2026.runtime.protocol.connections import CROWDED
-from mcp2026.runtime.protocol.grpc.service import GrpcCode
 from mcp2026.runtime.protocol.inflating import (
     WINDOW_BITS,
     CrowdedError,

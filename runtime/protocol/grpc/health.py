@@ -7,11 +7,11 @@ messages have one field each, so they are read and written here by hand.
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.service import (
     CallHead,
-    GrpcCode,
     Inbound,
     Outbound,
     Reply,

@@ -4,9 +4,10 @@ import base64
 import re
 from functools import lru_cache
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.errors import invalid
 from mcp2026.runtime.protocol.grpc.framing import ENCODINGS, CallFailedError
-from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode, UnaryMethod
+from mcp2026.runtime.protocol.grpc.service import CallHead, UnaryMethod
 from mcp2026.runtime.protocol.http2 import header_encoder
 from mcp2026.runtime.protocol.http2.header_decoder import Field
 from mcp2026.runtime.protocol.http2.request_headers import RequestHeaders

@@ -3,11 +3,12 @@
 import asyncio
 from collections import deque
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.protocol.connections import CROWDED
 from mcp2026.runtime.protocol.context_headers import Fields, failure_fields
 from mcp2026.runtime.protocol.grpc.framing import CallFailedError, MessageReader, Packed, framed
 from mcp2026.runtime.protocol.grpc.metadata import PreparedCall, trailers, trailers_only
-from mcp2026.runtime.protocol.grpc.service import GrpcCode, Inbound, StreamMethod
+from mcp2026.runtime.protocol.grpc.service import Inbound, StreamMethod
 from mcp2026.runtime.protocol.grpc.waiting import TOO_SLOW, deadline_timer, unpacking_failure
 from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.http2.stream import Stream

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.protocol.connections import CROWDED
 from mcp2026.runtime.protocol.context_headers import Fields, failure_fields
 from mcp2026.runtime.protocol.exchange import Cancel
@@ -22,7 +23,7 @@ from mcp2026.runtime.protocol.grpc.metadata import (
     trailers,
     trailers_only,
 )
-from mcp2026.runtime.protocol.grpc.service import GrpcCode, Reply, UnaryMethod
+from mcp2026.runtime.protocol.grpc.service import Reply, UnaryMethod
 from mcp2026.runtime.protocol.grpc.waiting import TOO_SLOW, deadline_timer, unpacking_failure
 from mcp2026.runtime.protocol.http2.errors import Http2Code
 from mcp2026.runtime.protocol.http2.stream import Stream

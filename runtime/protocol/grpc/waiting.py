@@ -4,9 +4,9 @@ import asyncio
 import logging
 from typing import Final
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.framing import CallFailedError
-from mcp2026.runtime.protocol.grpc.service import GrpcCode
 from mcp2026.runtime.protocol.http2.stream import Stream
 
 log = logging.getLogger(__name__)

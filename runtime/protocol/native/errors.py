@@ -4,10 +4,11 @@ from google.protobuf.message import DecodeError
 
 from mcp2026.api.contract.rpc_status import TRAILER, ErrorDetail, encode_status
 from mcp2026.api.contract.violations import ContractError
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.runtime.errors import STATUS, ErrorCode, RequestError
 from mcp2026.runtime.protocol.context_headers import Fields, context_fields
-from mcp2026.runtime.protocol.grpc.service import GrpcCode, Reply
+from mcp2026.runtime.protocol.grpc.service import Reply
 
 _TRAILER = TRAILER.encode()
 _MOST_CHARACTERS = 1_000

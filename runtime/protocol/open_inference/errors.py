@@ -2,11 +2,12 @@
 
 import msgspec
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.api.scheduling_context import SchedulingContext
 from mcp2026.runtime.errors import STATUS, ErrorCode, RequestError
 from mcp2026.runtime.protocol.context_headers import Fields, context_fields
 from mcp2026.runtime.protocol.exchange import JSON, Response
-from mcp2026.runtime.protocol.grpc.service import GrpcCode, Reply
+from mcp2026.runtime.protocol.grpc.service import Reply
 
 _UNAVAILABLE = (503, GrpcCode.UNAVAILABLE)
 _BAD = (400, GrpcCode.INVALID_ARGUMENT)

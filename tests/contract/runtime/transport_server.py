@@ -11,6 +11,7 @@ from typing import Any
 import uvloop
 
 from mcp2026.api.batching_negotiation import BatchingOffer, Refusal
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.negotiation.connection import Negotiation
 from mcp2026.runtime.negotiation.terms import Carrier
 from mcp2026.runtime.protocol.connections import ConnectionLimits, Connections
@@ -18,7 +19,6 @@ from mcp2026.runtime.protocol.exchange import Cancel, RequestHead, Response
 from mcp2026.runtime.protocol.exchange import Respond as RespondHttp
 from mcp2026.runtime.protocol.grpc.service import (
     CallHead,
-    GrpcCode,
     Inbound,
     Outbound,
     Reply,

@@ -5,12 +5,12 @@ import gzip
 
 import pytest
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.protocol.exchange import Cancel
 from mcp2026.runtime.protocol.grpc.calls import GrpcCalls
 from mcp2026.runtime.protocol.grpc.framing import framed, framed_gzip
 from mcp2026.runtime.protocol.grpc.service import (
     CallHead,
-    GrpcCode,
     Inbound,
     Outbound,
     Reply,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.protocol.grpc.framing import (
     CallFailedError,
     MessageReader,
@@ -17,7 +18,6 @@ from mcp2026.runtime.protocol.grpc.framing import (
 )
 from mcp2026.runtime.protocol.grpc.health import ServingStatus, read_request, response
 from mcp2026.runtime.protocol.grpc.metadata import binary_value, percent_encoded, read_timeout, trailers
-from mcp2026.runtime.protocol.grpc.service import GrpcCode
 from mcp2026.runtime.protocol.http2.header_decoder import HeaderDecoder
 from mcp2026.runtime.protocol.inflating import Room
 

@@ -12,6 +12,7 @@ from mcp2026.api.contract import native_pb2
 from mcp2026.api.contract.documents import document, document_text
 from mcp2026.api.contract.messages import document_of
 from mcp2026.api.contract.rpc_status import ErrorDetail, decode_status
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.api.serving import Batching, ServedVersion, ServingConfig
 from mcp2026.runtime.changes import RegisterVersion, RetireVersion, VersionChange, VersionsChanged
 from mcp2026.runtime.errors import ErrorCode, RequestError
@@ -19,7 +20,7 @@ from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.model.loaded import served_model
 from mcp2026.runtime.model.store import ModelStore
 from mcp2026.runtime.protocol.exchange import RequestHead, Response
-from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode, Reply
+from mcp2026.runtime.protocol.grpc.service import CallHead, Reply
 from mcp2026.runtime.protocol.native.control_api import MAX_REQUEST_BYTES, ControlApi
 from mcp2026.runtime.protocol.native.control_http import ControlHttp
 from mcp2026.runtime.protocol.native.errors import error_reply

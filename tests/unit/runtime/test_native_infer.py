@@ -16,13 +16,14 @@ from mcp2026.api.contract.native_pb2 import InferRequest, InferResponse
 from mcp2026.api.contract.rpc_status import ErrorDetail, decode_status
 from mcp2026.api.contract.validation import check
 from mcp2026.api.contract.violations import ContractError
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.api.serving import Batching, ServedVersion, single_version
 from mcp2026.runtime.errors import ErrorCode, RequestError
 from mcp2026.runtime.execution.tensor_cache import Array
 from mcp2026.runtime.model.loaded import ServedModel, served_model
 from mcp2026.runtime.model.signature import STRING, TensorSpec
 from mcp2026.runtime.model.store import ModelStore
-from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode, Reply
+from mcp2026.runtime.protocol.grpc.service import CallHead, Reply
 from mcp2026.runtime.protocol.json_codec import JsonCodec
 from mcp2026.runtime.protocol.json_turns import LARGE_BODY, LARGE_VALUES, at_once
 from mcp2026.runtime.protocol.native.infer_messages import Inference, answer, fitting

@@ -8,12 +8,13 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2 as theirs
 from tritonclient.grpc import service_pb2
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.protocol.grpc.health import HealthService
 from mcp2026.runtime.protocol.grpc.reflection import reflection_pb2 as ours
 from mcp2026.runtime.protocol.grpc.reflection.descriptors import whole
 from mcp2026.runtime.protocol.grpc.reflection.service import SERVICES, ReflectionService
-from mcp2026.runtime.protocol.grpc.service import CallHead, GrpcCode
+from mcp2026.runtime.protocol.grpc.service import CallHead
 from mcp2026.runtime.protocol.open_inference.grpc_service import SERVICE
 from mcp2026.runtime.protocol.service_files import service_files
 

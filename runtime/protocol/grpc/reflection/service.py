@@ -9,18 +9,12 @@ from functools import cached_property
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
+from mcp2026.api.grpc_codes import GrpcCode
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.protocol.grpc.health import SERVICE as HEALTH
 from mcp2026.runtime.protocol.grpc.reflection import health_pb2, reflection_pb2
 from mcp2026.runtime.protocol.grpc.reflection.descriptors import Descriptors, published
-from mcp2026.runtime.protocol.grpc.service import (
-    CallHead,
-    GrpcCode,
-    Inbound,
-    Outbound,
-    StreamMethod,
-    UnaryMethod,
-)
+from mcp2026.runtime.protocol.grpc.service import CallHead, Inbound, Outbound, StreamMethod, UnaryMethod
 
 SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 
