@@ -1,5 +1,6 @@
 """Which nodes can take the pod, and why not the others, in words that a person can act on."""
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import filterfalse
 
@@ -7,6 +8,8 @@ from mcp2026.api.gpu_devices import DeviceKind
 from mcp2026.scheduler_extender.request import Demand
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot, NodeGpus, NodeSnapshot
 
+DEMANDS_KNOWN, WORDS_KNOWN = 32, 4_096
+"""What is remembered: 80 MiB at the very most."""
 NOT_SEEN = "the scheduler extender has not seen this node yet"
 
 
@@ -29,15 +32,41 @@ class Refusal:
     resolvable: bool
 
 
+class RefusalMemo:
+    """Remembers what was said of nodes for the demands asked about last: pods ask for few different things.
+
+    What is said of a node depends on its words alone, so it stays true.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[Demand, ...], dict[str, Refusal | None]] = OrderedDict()
+
+    def of(self, demands: tuple[Demand, ...]) -> dict[str, Refusal | None]:
+        """Return what is known for `demands`, by the nodes' words; the caller adds what is not."""
+        known = self._known.setdefault(demands, {})
+        self._known.move_to_end(demands)
+        if len(self._known) > DEMANDS_KNOWN:
+            self._known.popitem(last=False)
+        if len(known) > WORDS_KNOWN:
+            known.clear()
+        return known
+
+
 def filter_nodes(
-    snapshot: ClusterSnapshot, node_names: tuple[str, ...], demands: tuple[Demand, ...]
+    snapshot: ClusterSnapshot,
+    node_names: tuple[str, ...],
+    demands: tuple[Demand, ...],
+    memo: RefusalMemo | None = None,
 ) -> Filtered:
     """Sort `node_names` by whether each has what all `demands` ask for, keeping their order."""
     if not demands:
         return Filtered(node_names, {}, {})
+    known = {} if memo is None else memo.of(demands)
     refused: dict[str, Refusal] = {}
-    for alike in snapshot.alike.values():
-        refusal_of_all = _of_node(snapshot.nodes[alike[0]], demands)
+    for words, alike in snapshot.alike.items():
+        if words not in known:
+            known[words] = _of_node(snapshot.nodes[alike[0]], demands)
+        refusal_of_all = known[words]
         if refusal_of_all is not None:
             refused.update(dict.fromkeys(alike, refusal_of_all))
     unseen = filterfalse(snapshot.nodes.__contains__, node_names)

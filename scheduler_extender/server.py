@@ -38,7 +38,7 @@ from mcp2026.scheduler_extender.errors import (
     NotLeadingError,
     NotSyncedError,
 )
-from mcp2026.scheduler_extender.filtering import Filtered, filter_nodes
+from mcp2026.scheduler_extender.filtering import Filtered, RefusalMemo, filter_nodes
 from mcp2026.scheduler_extender.gangs import Gangs
 from mcp2026.scheduler_extender.leadership import Alone, Leadership
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
@@ -125,6 +125,7 @@ class ExtenderServer:
         self._leadership = leadership or Alone()
         self._pods: OrderedDict[str, ObservedPod] = OrderedDict()
         self._decisions = DecisionLog()
+        self._refusals, self._refusals_in_thread = RefusalMemo(), RefusalMemo()
         self._ahead: RankingAhead[_Ranked] = RankingAhead(clock)
         self._noting: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -180,9 +181,11 @@ class ExtenderServer:
             filtered, said = verdict.filtered, verdict.said
             answer = await self._filters.call(encode, filter_result(filtered, args))
         elif large or any(demand.kind is DeviceKind.MIG for demand in demands):
-            filtered, answer = await self._filters.call(_filter, self._snapshot(), args, demands)
+            filtered, answer = await self._filters.call(
+                _filter, self._snapshot(), args, demands, self._refusals_in_thread
+            )
         else:
-            filtered, answer = _filter(self._snapshot(), args, demands)
+            filtered, answer = _filter(self._snapshot(), args, demands, self._refusals)
         if demands and len(filtered.feasible) > 1:
             self._ahead.begin(
                 body,
@@ -335,9 +338,9 @@ class ExtenderServer:
 
 
 def _filter(
-    snapshot: ClusterSnapshot, args: ExtenderArgs, demands: tuple[Demand, ...]
+    snapshot: ClusterSnapshot, args: ExtenderArgs, demands: tuple[Demand, ...], refusals: RefusalMemo
 ) -> tuple[Filtered, bytes]:
-    filtered = filter_nodes(snapshot, args.node_names, demands)
+    filtered = filter_nodes(snapshot, args.node_names, demands, refusals)
     return filtered, encode(filter_result(filtered, args))
 
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp2026.scheduler_extender.cache import NO_TOPOLOGY
-from mcp2026.scheduler_extender.filtering import filter_nodes
+from mcp2026.scheduler_extender.cluster_events import Seen, observe_topology
+from mcp2026.scheduler_extender.filtering import RefusalMemo, filter_nodes
 from mcp2026.scheduler_extender.snapshot import ClusterSnapshot
 from tests.fakes.clusters import filled_cache, pod, topology, whole
 
@@ -134,3 +135,13 @@ def test_asking_for_more_never_makes_a_node_fit(snapshot: ClusterSnapshot, asked
     names = tuple(snapshot.nodes)
     more = set(filter_nodes(snapshot, names, whole(asked + 1)).feasible)
     assert more <= set(filter_nodes(snapshot, names, whole(asked)).feasible)
+
+
+def test_what_is_remembered_of_nodes_is_said_of_those_alone_that_are_still_alike() -> None:
+    cache, memo = filled_cache([topology("a", FOUR), topology("b", FOUR)]), RefusalMemo()
+    assert filter_nodes(cache.snapshot(), ("a", "b"), whole(2), memo).feasible == ("a", "b")
+    cache.apply(Seen(observe_topology(topology("a", FOUR, {0: "x/a", 1: "x/a", 2: "x/b"}))))
+    for asked in (whole(2), whole(1), whole(2)):
+        snapshot = cache.snapshot()
+        assert filter_nodes(snapshot, ("a", "b"), asked, memo) == filter_nodes(snapshot, ("a", "b"), asked)
+    assert filter_nodes(cache.snapshot(), ("a", "b"), whole(2), memo).feasible == ("b",)
