@@ -39,6 +39,7 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     demand_mix: dict[Size, Percent] | None = None
     guaranteed_apart: bool = True
     gang_deadline_seconds: Annotated[float, msgspec.Meta(ge=1, le=3600)] = GANG_DEADLINE_S
+    nodes_to_score: Annotated[int, msgspec.Meta(ge=10, le=100_000)] | None = None
     latency: Annotated[tuple[LatencyRow, ...], msgspec.Meta(max_length=10_000)] = ()
 
 
@@ -76,6 +77,7 @@ def _policy(configuration: Configuration) -> Policy:
         guaranteed_apart=configuration.guaranteed_apart,
         latency=LatencyModel(_measured(configuration.latency)),
         gang_deadline_s=configuration.gang_deadline_seconds,
+        nodes_to_score=configuration.nodes_to_score,
     )
 
 

@@ -60,6 +60,8 @@ class Policy:
     guaranteed_apart: bool = True
     latency: LatencyModel = field(default_factory=LatencyModel)
     gang_deadline_s: float = GANG_DEADLINE_S
+    nodes_to_score: int | None = None
+    """How many of the nodes that fit are handed on to kube-scheduler, the best; None: all."""
     neutral: Circumstances = field(init=False)
     """What is known of a machine where nothing is known of its GPUs."""
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -42,6 +42,7 @@ from mcp2026.scheduler_extender.filtering import Filtered, RefusalMemo, filter_n
 from mcp2026.scheduler_extender.gangs import Gangs
 from mcp2026.scheduler_extender.leadership import Alone, Leadership
 from mcp2026.scheduler_extender.metrics import Metrics, Outcome
+from mcp2026.scheduler_extender.narrowing import best_nodes
 from mcp2026.scheduler_extender.policy import Policy, PolicyInForce
 from mcp2026.scheduler_extender.preempting import preempt
 from mcp2026.scheduler_extender.preferences import Preferences
@@ -186,15 +187,18 @@ class ExtenderServer:
             )
         else:
             filtered, answer = _filter(self._snapshot(), args, demands, self._refusals)
-        if demands and len(filtered.feasible) > 1:
+        handed_on = await self._handed_on(filtered.feasible, pod, demands, preferences)
+        if handed_on is not filtered.feasible:
+            answer = encode(filter_result(replace(filtered, feasible=handed_on), args))
+        if demands and len(handed_on) > 1:
             self._ahead.begin(
                 body,
-                filtered.feasible,
+                handed_on,
                 partial(
                     self._choices.call,
                     _ranked,
                     pod.uid,
-                    filtered.feasible,
+                    handed_on,
                     demands,
                     self._snapshot(),
                     self._memo,
@@ -205,6 +209,21 @@ class ExtenderServer:
         self._decisions.filtered(args.key, pod.uid, demands, filtered, time(), preferences, said)
         log.debug("filter %s: %d of %d nodes fit", args.key, len(filtered.feasible), len(args.node_names))
         return _Answered(answer, Outcome.FITS if filtered.feasible else Outcome.NOTHING_FITS, pod.uid)
+
+    async def _handed_on(
+        self,
+        feasible: tuple[str, ...],
+        pod: ObservedPod,
+        demands: tuple[Demand, ...],
+        preferences: Preferences,
+    ) -> tuple[str, ...]:
+        """Return the best of the nodes that fit, where the policy says how many; a gang's are planned."""
+        most = self._in_force.policy.nodes_to_score
+        if most is None or not demands or pod.gang is not None or len(feasible) <= most:
+            return feasible
+        snapshot = self._snapshot()
+        ranking = await self._choices.call(rank_nodes, snapshot, feasible, demands, self._memo, preferences)
+        return best_nodes(ranking, most, pod.uid)
 
     async def _prioritize(self, body: bytes) -> _Answered:
         policy, snapshot = self._in_force.policy, self._snapshot()

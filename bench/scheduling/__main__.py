@@ -42,6 +42,12 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=2_000, help="pods in each phase [%(default)s]")
     parser.add_argument("--kills", type=int, default=10, help="restarts of the extender [%(default)s]")
     parser.add_argument(
+        "--nodes-to-score",
+        type=int,
+        metavar="N",
+        help="let the extender hand on the best N nodes only (all)",
+    )
+    parser.add_argument(
         "--output",
         type=Path,
         default=ROOT / "build" / "bench" / "scheduling",
@@ -65,7 +71,7 @@ def main() -> int:
     given.output.mkdir(parents=True, exist_ok=True)
     failed = ""
     try:
-        _measure(figures, options, given.output, say)
+        _measure(figures, options, given.output, given.nodes_to_score, say)
     except* (BenchError, ClusterError) as problems:
         failed = "; ".join(map(str, problems.exceptions))
     print(table(figures))
@@ -74,14 +80,16 @@ def main() -> int:
     return 1 if failed or not all_met(figures) else 0
 
 
-def _measure(figures: Figures, options: ControlPlaneOptions, folder: Path, say: Report) -> None:
+def _measure(
+    figures: Figures, options: ControlPlaneOptions, folder: Path, nodes_to_score: int | None, say: Report
+) -> None:
     with up("bench-scheduling", Level.KWOK, options=options, owned=True, kwok_nodes=0, report=say) as cluster:
         cluster.apply((ROOT / "crds" / "gputopologies.yaml").read_text())
         cluster.wait_for(
             "GPUTopologies to be served", lambda: cluster.kubectl("get", "--raw", TOPOLOGIES), 180
         )
         try:
-            asyncio.run(Run(cluster, figures, folder, say).measure())
+            asyncio.run(Run(cluster, figures, folder, say, nodes_to_score).measure())
         finally:
             cluster.save_logs(folder / "logs")
 

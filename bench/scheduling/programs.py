@@ -118,15 +118,16 @@ class Extender:
 
     cluster: Cluster
     port: int
+    nodes_to_score: int | None
     program: StartedProgram | None = None
     starts_s: list[float] = field(default_factory=list)
     """From the start of each process until it was ready."""
 
     @classmethod
-    def on_a_free_port(cls, cluster: Cluster) -> "Extender":
-        """Claim a port for it."""
+    def on_a_free_port(cls, cluster: Cluster, nodes_to_score: int | None) -> "Extender":
+        """Claim a port for it; it hands on so many nodes, the best, or all."""
         (port,) = claim(cluster.record, 1)
-        return cls(cluster, port)
+        return cls(cluster, port, nodes_to_score)
 
     @property
     def url(self) -> str:
@@ -137,6 +138,10 @@ class Extender:
         """Start it, and return when it is ready, with the seconds that this took."""
         command = [sys.executable, "-m", "mcp2026.scheduler_extender", "--log-format", "json"]
         flags = ["--port", str(self.port), "--kubeconfig", str(self.cluster.kubeconfig)]
+        if self.nodes_to_score is not None:
+            configuration = self.cluster.folder / "extender.yaml"
+            configuration.write_text(f"nodesToScore: {self.nodes_to_score}\n")
+            flags += ["--config", str(configuration)]
         began = time.monotonic()
         self.program = start(self.cluster.record, "extender", [*command, *flags])
         wait_ready(self.program, HttpProbe(f"{self.url}/readyz"), ready_s)

@@ -20,6 +20,7 @@ from mcp2026.scheduler_extender.cluster_events import Kind
 from mcp2026.scheduler_extender.errors import BindingUncertainError
 from mcp2026.scheduler_extender.gangs import Gangs
 from mcp2026.scheduler_extender.metrics import Metrics
+from mcp2026.scheduler_extender.policy import DEFAULT_POLICY, Policy, PolicyInForce
 from mcp2026.scheduler_extender.score_memo import ScoreMemo
 from mcp2026.scheduler_extender.server import MAX_BODY_BYTES, ExtenderServer
 from tests.fakes.binding_writer import ApiServer
@@ -46,13 +47,16 @@ async def serving(
     verbs: bool = True,
     writer: BindingWriter | None = None,
     choices: Background | None = None,
+    policy: Policy = DEFAULT_POLICY,
 ) -> AsyncIterator[aiohttp.ClientSession]:
     memo = ScoreMemo()
     choices = choices or Background("choices")
     writer = writer or ApiServer()
     gangs = Gangs(cache)
     binder = Binder(cache, memo, writer, choices, monotonic, gangs)
-    server = ExtenderServer(cache, memo, Metrics(cache, memo), problems or {}, choices, binder, gangs)
+    server = ExtenderServer(
+        cache, memo, Metrics(cache, memo), problems or {}, choices, binder, gangs, PolicyInForce(policy)
+    )
     runner = web.AppRunner(server.verbs_app() if verbs else server.health_app())
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -95,6 +99,26 @@ async def test_filter_names_the_nodes_that_fit_and_says_why_the_others_do_not() 
         "FailedAndUnresolvableNodes": {"bare": "no GPUTopology for this node: is the device plugin running?"},
         "Error": "",
     }
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_filter_hands_on_the_best_nodes_where_the_policy_says_how_many(whole: bool) -> None:
+    names = ["busy", "linked", "split"]
+    asked = args(*names)
+    if whole:
+        asked |= {"NodeNames": None, "Nodes": {"items": [node(name) for name in names]}}
+    async with serving(some_cluster(), policy=Policy(nodes_to_score=1)) as session:
+        status, answer = await post(session, "filter", asked)
+        ranked = await post(session, "prioritize", args("linked"))
+        (decision,) = await (await session.get("/v1/decisions")).json()
+    assert status == 200
+    if whole:
+        assert answer["Nodes"] == {"items": [node("linked")]}
+    else:
+        assert answer["NodeNames"] == ["linked"]
+    assert list(answer["FailedNodes"]) == ["busy"]
+    assert ranked == (200, [{"Host": "linked", "Score": 10}])
+    assert decision["fitting"] == 2
 
 
 async def test_filter_hands_whole_nodes_back_as_they_came() -> None:

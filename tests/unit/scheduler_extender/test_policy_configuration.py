@@ -16,6 +16,7 @@ packing: Pack
 demandMix: {1: 50, "2": 50}
 guaranteedApart: false
 gangDeadlineSeconds: 90
+nodesToScore: 100
 latency:
   - {model: resnet50, product: NVIDIA L40S, p95Ms: 7.5}
   - {model: resnet50, mig: 1g.10gb, neighbours: 2, p95Ms: 21}
@@ -25,6 +26,7 @@ latency:
 def test_everything_that_can_be_set() -> None:
     policy = parse_configuration(EVERYTHING, "c.yaml")
     assert (policy.packing, policy.guaranteed_apart, policy.gang_deadline_s) == ("Pack", False, 90)
+    assert policy.nodes_to_score == 100
     assert policy.mix == DemandMix.of({1: 50, 2: 50})
     assert policy.latency.predicted_us("resnet50", "NVIDIA L40S", "", 3) == 7_500
     assert policy.latency.predicted_us("resnet50", "any", "1g.10gb", 2) == 21_000
@@ -47,10 +49,14 @@ def test_what_is_not_said_is_as_by_default(text: str) -> None:
         ("packing: Full", "configuration.packing: 'Full' is not allowed; allowed: Pack or Spread"),
         (
             "pack: Spread",
-            "allowed: demandMix, gangDeadlineSeconds, guaranteedApart, latency, packing",
+            "allowed: demandMix, gangDeadlineSeconds, guaranteedApart, latency, nodesToScore, packing",
         ),
         ("demandMix: {1: 40, 2: 50}", "configuration.demandMix: the shares sum to 90; allowed: 100"),
         ("demandMix: {0: 100}", "allowed: as keys a number of GPUs from 1 to 99"),
+        (
+            "nodesToScore: 3",
+            "configuration.nodesToScore: 3 is out of range; allowed: an integer from 10 to 100000",
+        ),
         ("latency: [{model: a, p95Ms: 3}]", "configuration.latency[0]: says of no GPU"),
         ("latency: [{model: a, mig: x}]", "configuration.latency[0].p95Ms: is required"),
         ("latency: [{model: a, p95Ms: 0, mig: x}]", "configuration.latency[0].p95Ms: 0 is out of range"),

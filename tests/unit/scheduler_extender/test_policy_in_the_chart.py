@@ -23,6 +23,7 @@ def test_the_fields_are_the_same() -> None:
         "demandMix",
         "guaranteedApart",
         "gangDeadlineSeconds",
+        "nodesToScore",
         "latency",
     }
     assert len(SCHEMA["properties"]) == len(Configuration.__struct_fields__)
@@ -37,6 +38,8 @@ def test_the_fields_are_the_same() -> None:
         ({"packing": "Full"}, False),
         ({"demandMix": {"0": 100}}, False),
         ({"gangDeadlineSeconds": 0}, False),
+        ({"nodesToScore": 100}, True),
+        ({"nodesToScore": 9}, False),
         ({"latency": [{"model": "m", "p95Ms": 3}]}, False),
         ({"latency": [{"model": "m", "product": "A100"}]}, False),
         ({"slo": 3}, False),
