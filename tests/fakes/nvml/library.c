@@ -20,15 +20,21 @@ static unsigned int handle_count;
 
 /* ---- what every call begins with ---- */
 
-static void record_call(const char *function) {
+static pthread_once_t recording_begun = PTHREAD_ONCE_INIT;
+static int recording = -1;
+
+static void begin_recording(void) {
     const char *path = getenv("FAKE_NVML_CALLS");
-    if (!path) return;
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file < 0) return;
+    if (path) recording = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+}
+
+/* The file stays open: to open it for each call would cost more than the calls of a real driver do. */
+static void record_call(const char *function) {
+    pthread_once(&recording_begun, begin_recording);
+    if (recording < 0) return;
     char line[128];
     int length = snprintf(line, sizeof line, "%s\n", function);
-    if (write(file, line, (size_t)length) != length) fprintf(stderr, "fake NVML: cannot record a call\n");
-    close(file);
+    if (write(recording, line, (size_t)length) != length) fprintf(stderr, "fake NVML: cannot record a call\n");
 }
 
 nvmlReturn_t enter(const char *function, int gpu) {
