@@ -74,31 +74,31 @@ class _Alike:
 
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
-        self._names: dict[str, dict[str, None]] = {}
+        self._names: dict[str, set[str]] = {}
         self._changed: set[str] = set()
-        self._now: dict[str, tuple[str, ...]] = {}
+        self._now: dict[str, frozenset[str]] = {}
 
     def set(self, node: str, words: str) -> None:
         if self._words.get(node) == words:
             return
         self.forget(node)
         self._words[node] = words
-        self._names.setdefault(words, {})[node] = None
+        self._names.setdefault(words, set()).add(node)
         self._changed.add(words)
 
     def forget(self, node: str) -> None:
         words = self._words.pop(node, None)
         if words is not None:
-            del self._names[words][node]
+            self._names[words].remove(node)
             self._changed.add(words)
 
-    def now(self) -> dict[str, tuple[str, ...]]:
+    def now(self) -> dict[str, frozenset[str]]:
         """Return the groups as they are; only those that have changed are written anew."""
         if self._changed:
             self._now = self._now.copy()
         for words in self._changed:
             if names := self._names[words]:
-                self._now[words] = tuple(names)
+                self._now[words] = frozenset(names)
             else:
                 del self._names[words]
                 self._now.pop(words, None)

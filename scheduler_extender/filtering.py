@@ -65,7 +65,7 @@ def filter_nodes(
     refused: dict[str, Refusal] = {}
     for words, alike in snapshot.alike.items():
         if words not in known:
-            known[words] = _of_node(snapshot.nodes[alike[0]], demands)
+            known[words] = _of_node(snapshot.nodes[next(iter(alike))], demands)
         refusal_of_all = known[words]
         if refusal_of_all is not None:
             refused.update(dict.fromkeys(alike, refusal_of_all))

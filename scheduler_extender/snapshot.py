@@ -219,7 +219,7 @@ class ClusterSnapshot:
 
     nodes: Mapping[str, NodeSnapshot]
     states: Mapping[str, str]
-    alike: Mapping[str, tuple[str, ...]]
+    alike: Mapping[str, frozenset[str]]
     budgets: tuple[ObservedBudget, ...] = ()
     guaranteed: Crowds = NO_CROWDS
     others: Crowds = NO_CROWDS
