@@ -22,6 +22,7 @@ from kubernetes.aio import client
 from mcp2026.api.configuration_file import ConfigurationFile
 from mcp2026.api.errors import ConfigurationError, SettingsError
 from mcp2026.api.structured_log import configure_logging
+from mcp2026.api.time_slices import SHORTEST_NS, ask_for_slices
 from mcp2026.scheduler_extender.adapters.bindings import Bindings
 from mcp2026.scheduler_extender.adapters.certificates import ServerCertificates
 from mcp2026.scheduler_extender.adapters.cluster_watch import ClusterWatch, cluster_configuration
@@ -61,6 +62,7 @@ def main() -> None:
         print(f"mcp2026-scheduler-extender: {error}", file=sys.stderr)
         sys.exit(2)
     configure_logging(settings.log_format, settings.log_level)
+    ask_for_slices(SHORTEST_NS)  # kube-scheduler waits for each answer, and often has the same cores
     try:
         asyncio.run(run(settings))
     except ConfigurationError as error:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from mcp2026.api.time_slices import USUAL_NS, ask_for_slices
 from mcp2026.runtime.execution.background_share import BackgroundShare
-from mcp2026.runtime.execution.time_slices import USUAL_NS, ask_for_slices
 
 QUIETER_BY: Final = 15
 """Levels of niceness: a thirtieth of what a thread that serves gets, if both want one core (sched(7)).

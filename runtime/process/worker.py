@@ -20,10 +20,10 @@ import uvloop
 from mcp2026.api.errors import SettingsError
 from mcp2026.api.serving import ServingConfig
 from mcp2026.api.structured_log import configure_logging
+from mcp2026.api.time_slices import SHORTEST_NS, ask_for_slices
 from mcp2026.runtime.context.assembly import Contexts
 from mcp2026.runtime.errors import RequestError, StartupError
 from mcp2026.runtime.execution.background_share import BackgroundShare
-from mcp2026.runtime.execution.time_slices import SHORTEST_NS, ask_for_slices
 from mcp2026.runtime.health import Health, Phase
 from mcp2026.runtime.inference import InferenceService
 from mcp2026.runtime.metrics.runtime_metrics import RuntimeMetrics

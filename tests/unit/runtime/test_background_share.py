@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp2026.api.time_slices import SHORTEST_NS, USUAL_NS, ask_for_slices
 from mcp2026.runtime.execution.background_share import LOOK_EVERY_NS, SHARE, BackgroundShare, pause_ns
-from mcp2026.runtime.execution.time_slices import SHORTEST_NS, USUAL_NS, ask_for_slices
 from mcp2026.runtime.model.loading_thread import QUIETER_BY, LoadingThread
 
 MS = 1_000_000
