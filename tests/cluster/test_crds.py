@@ -180,6 +180,31 @@ def test_defaults_are_filled_in(cluster: Cluster) -> None:
     assert (spec["dependsOn"], spec["resources"]) == ([], {"limits": {}, "requests": {}})
 
 
+def test_a_version_keeps_its_digest_while_it_has_its_name(cluster: Cluster) -> None:
+    def versions(**digests: str) -> dict[str, Any]:
+        weights = [100 // len(digests)] * len(digests)
+        listed = [
+            {"versionId": name, "uri": f"s3://models/{name}.onnx", "sha256": digest, "weight": weight}
+            for (name, digest), weight in zip(digests.items(), weights, strict=True)
+        ]
+        return {
+            "apiVersion": "mcp2026.io/v1alpha1",
+            "kind": "InferenceModel",
+            "metadata": {"name": "keeps-digests", "namespace": NAMESPACE},
+            "spec": {"versions": listed},
+        }
+
+    one, other = "1" * 64, "2" * 64
+    cluster.apply(versions(a=one))
+    with pytest.raises(ClusterError, match="a versionId gets another sha256; allowed: a new versionId"):
+        cluster.apply(versions(a=other))
+    with pytest.raises(ClusterError, match="a versionId gets another sha256"):
+        cluster.apply(versions(b=one, a=other))
+    cluster.apply(versions(b=other, a=one))
+    cluster.apply(versions(b=other))
+    cluster.apply(versions(a=other))
+
+
 def test_a_queue_of_a_level_gets_its_defaults_and_the_level_is_kept(cluster: Cluster) -> None:
     qos = {"tenants": [{"tenantId": "a@b/c"}], "priorities": {"queues": {"1": {"maxTimeoutMs": 50}}}}
     stored = apply(cluster, "levels", qos=qos)["spec"]["qos"]
