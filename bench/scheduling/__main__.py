@@ -48,6 +48,13 @@ def main() -> int:
         help="let the extender hand on the best N nodes only (all)",
     )
     parser.add_argument(
+        "--extender-niceness",
+        type=int,
+        default=0,
+        metavar="N",
+        help="-12 lets the extender go first, as if it had a core of its own; needs root [%(default)s]",
+    )
+    parser.add_argument(
         "--output",
         type=Path,
         default=ROOT / "build" / "bench" / "scheduling",
@@ -71,7 +78,7 @@ def main() -> int:
     given.output.mkdir(parents=True, exist_ok=True)
     failed = ""
     try:
-        _measure(figures, options, given.output, given.nodes_to_score, say)
+        _measure(figures, options, given, say)
     except* (BenchError, ClusterError) as problems:
         failed = "; ".join(map(str, problems.exceptions))
     print(table(figures))
@@ -80,16 +87,17 @@ def main() -> int:
     return 1 if failed or not all_met(figures) else 0
 
 
-def _measure(
-    figures: Figures, options: ControlPlaneOptions, folder: Path, nodes_to_score: int | None, say: Report
-) -> None:
+def _measure(figures: Figures, options: ControlPlaneOptions, given: argparse.Namespace, say: Report) -> None:
+    folder: Path = given.output
     with up("bench-scheduling", Level.KWOK, options=options, owned=True, kwok_nodes=0, report=say) as cluster:
         cluster.apply((ROOT / "crds" / "gputopologies.yaml").read_text())
         cluster.wait_for(
             "GPUTopologies to be served", lambda: cluster.kubectl("get", "--raw", TOPOLOGIES), 180
         )
         try:
-            asyncio.run(Run(cluster, figures, folder, say, nodes_to_score).measure())
+            asyncio.run(
+                Run(cluster, figures, folder, say, given.nodes_to_score, given.extender_niceness).measure()
+            )
         finally:
             cluster.save_logs(folder / "logs")
 

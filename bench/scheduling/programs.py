@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from bench.cores import Cores
 from bench.scheduling.workload import RESOURCES
 from tools.cluster.cluster import Cluster
 from tools.cluster.control_plane import scheduler_configuration
@@ -119,15 +120,16 @@ class Extender:
     cluster: Cluster
     port: int
     nodes_to_score: int | None
+    niceness: int
     program: StartedProgram | None = None
     starts_s: list[float] = field(default_factory=list)
     """From the start of each process until it was ready."""
 
     @classmethod
-    def on_a_free_port(cls, cluster: Cluster, nodes_to_score: int | None) -> "Extender":
+    def on_a_free_port(cls, cluster: Cluster, nodes_to_score: int | None, niceness: int) -> "Extender":
         """Claim a port for it; it hands on so many nodes, the best, or all."""
         (port,) = claim(cluster.record, 1)
-        return cls(cluster, port, nodes_to_score)
+        return cls(cluster, port, nodes_to_score, niceness)
 
     @property
     def url(self) -> str:
@@ -143,7 +145,8 @@ class Extender:
             configuration.write_text(f"nodesToScore: {self.nodes_to_score}\n")
             flags += ["--config", str(configuration)]
         began = time.monotonic()
-        self.program = start(self.cluster.record, "extender", [*command, *flags])
+        cores = Cores(",".join(map(str, os.sched_getaffinity(0))), self.niceness)
+        self.program = start(self.cluster.record, "extender", cores.command([*command, *flags]))
         wait_ready(self.program, HttpProbe(f"{self.url}/readyz"), ready_s)
         self.starts_s.append(time.monotonic() - began)
         return self.starts_s[-1]

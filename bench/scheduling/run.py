@@ -42,6 +42,7 @@ class Run:
     folder: Path
     say: Report
     nodes_to_score: int | None = None
+    extender_niceness: int = 0
 
     async def measure(self) -> None:
         """Run all phases.
@@ -58,7 +59,9 @@ class Run:
         ):
             await self._make_nodes(api)
             async with PodHistory.followed(api) as history:
-                self._extender = Extender.on_a_free_port(self.cluster, self.nodes_to_score)
+                self._extender = Extender.on_a_free_port(
+                    self.cluster, self.nodes_to_score, self.extender_niceness
+                )
                 self._api, self._history, self._session = api, history, session
                 before = await self._alone("before", 0, halves[0])
                 await self._cold_start()
