@@ -196,7 +196,8 @@ class ClusterCache:
         """Count `pod`, which names its node and its devices, as bound until the watch shows it or `until`."""
         self._assumed.pop(pod.key, None)
         self._remember(pod)
-        self._assumed[pod.key] = until
+        if pod.key in self._pods:  # else it asks for no GPU: there is nothing to count
+            self._assumed[pod.key] = until
 
     def assumed(self, key: str) -> ObservedPod | None:
         """Return the pod `key` if it is assumed to be bound, and was not seen bound."""

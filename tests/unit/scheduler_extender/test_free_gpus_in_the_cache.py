@@ -109,6 +109,17 @@ def test_a_deleted_pod_gives_its_promise_back() -> None:
     assert gpus_of(cache).available == 4
 
 
+def test_a_pod_that_asks_for_no_gpu_is_nothing_to_assume() -> None:
+    """kube-scheduler brings a pod to bind for the name of a resource, whatever the amount."""
+    cache = filled_cache([topology("n", FOUR)])
+    bound = observe(Kind.PODS, json.dumps(pod("a", 0, "n")).encode())
+    assert isinstance(bound, ObservedPod)
+    cache.assume(bound, until=60)
+    assert cache.assumed("default/a") is None
+    cache.apply(Seen(replace(bound, uid="another")))
+    assert gpus_of(cache).available == 4
+
+
 HELD_BY_A = {0: "default/a", 1: "default/a"}
 
 
