@@ -80,7 +80,9 @@ class NodeGpus:
             state += f" {[(place, gpu.layout(free_devices)) for place, gpu in self.cut.items()]}"
         object.__setattr__(self, "state", state)
         object.__setattr__(self, "room", self._describe_room())
-        object.__setattr__(self, "words", f"{self.room} {self.state} {self.indices}")
+        sick, split = sorted(self.unhealthy), sorted(self.not_whole)  # one may be held as well
+        totals = {name: [part.total for part in parts] for name, parts in self.parts.items()}
+        object.__setattr__(self, "words", f"{self.room} {self.state} {self.indices} {sick} {split} {totals}")
 
     @property
     def total(self) -> int:

@@ -145,3 +145,11 @@ def test_what_is_remembered_of_nodes_is_said_of_those_alone_that_are_still_alike
         snapshot = cache.snapshot()
         assert filter_nodes(snapshot, ("a", "b"), asked, memo) == filter_nodes(snapshot, ("a", "b"), asked)
     assert filter_nodes(cache.snapshot(), ("a", "b"), whole(2), memo).feasible == ("b",)
+
+
+def test_nodes_that_differ_in_what_could_fit_alone_are_answered_apart() -> None:
+    """A GPU that is held hides that it is unhealthy: no pod that goes makes room for four there."""
+    held = {0: "x/a", 2: "x/a"}
+    cluster = filled_cache([topology("sick", FOUR, held, [2]), topology("healthy", FOUR, held)]).snapshot()
+    filtered = filter_nodes(cluster, ("sick", "healthy"), whole(4), RefusalMemo())
+    assert (list(filtered.unresolvable), list(filtered.failed)) == (["sick"], ["healthy"])
