@@ -16,6 +16,8 @@ SHARE: Final = 0.1
 """Of the processor's time, for the work beside the traffic; the rest is for requests."""
 LOOK_EVERY_NS: Final = 2_000_000
 """Least time between two looks at how far the work is behind."""
+LONGEST_PAUSE_NS: Final = 20_000_000
+"""However long nothing ran: a load that waits for its disk must hold nobody up."""
 _LOCK_TURN_S: Final = 0.0005
 """After which a thread that waits for Python's lock asks for it, while there is such work. Usually it is ten
 times as long, and the thread that has the lock may be one that was interrupted."""
@@ -39,7 +41,7 @@ def pause_ns(elapsed_ns: int, used_ns: int, since_last_ns: int) -> int:
 
     """
     behind = int(SHARE * elapsed_ns) - used_ns
-    return max(0, min(behind, int(SHARE * since_last_ns)))
+    return max(0, min(behind, int(SHARE * since_last_ns), LONGEST_PAUSE_NS))
 
 
 class BackgroundShare:

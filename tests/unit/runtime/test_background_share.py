@@ -28,6 +28,7 @@ MS = 1_000_000
         (20 * MS, 19 * MS, 2 * MS, 0),  # a core of its own
         (900 * MS, 0, 2 * MS, MS // 5),  # it waited for a disk: not all at once
         (40 * MS, 0, 40 * MS, 4 * MS),  # a long run: a long pause
+        (60_000 * MS, 0, 60_000 * MS, 20 * MS),  # nothing ran for a minute: nobody waits for seconds
     ],
 )
 def test_a_pause_is_what_is_missing_but_no_more_than_the_share_of_the_last_piece_of_time(
