@@ -421,7 +421,8 @@ async def test_a_file_that_can_never_fit_displaces_no_other(
     assert await fetched(settings, origin.url) == CONTENT
     origin.content, origin.chunked = bytes(3 * MIB), chunked
     wanted = hashlib.sha256(origin.content).hexdigest()
-    assert "larger than the model cache of 1 MiB" in await refused(settings, origin.url, wanted)
+    # Of an unknown size it is either too much beside what is kept, or by itself: as its pieces come.
+    assert "the model cache of 1 MiB" in await refused(settings, origin.url, wanted)
     assert left(settings) == {"", ".lock", f"{wanted}.lock"}
 
 
