@@ -256,7 +256,8 @@ class Workers:
             self.all_loaded.set()
 
     async def _change(self, slot: _Slot, ask: Ask) -> None:
-        """Make the change that a worker asks for, and tell it the outcome."""
+        """Make the change that a worker asks for, and tell it the outcome, but not the one that replaced it."""
+        asked_by = slot.writer
         outcome = await self._client_changes.make(ask.change)
-        if slot.writer is not None:
-            send(slot.writer, Changed(ask.request_id, outcome.problem, outcome.revision))
+        if asked_by is not None and slot.writer is asked_by:
+            send(asked_by, Changed(ask.request_id, outcome.problem, outcome.revision))
