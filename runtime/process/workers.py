@@ -256,7 +256,7 @@ class Workers:
             self.all_loaded.set()
 
     async def _change(self, slot: _Slot, ask: Ask) -> None:
-        """Make the change that a worker asks for, and tell it the outcome, but not the one that replaced it."""
+        """Make the change that a worker asks for, and tell the outcome to it and to no successor."""
         asked_by = slot.writer
         outcome = await self._client_changes.make(ask.change)
         if asked_by is not None and slot.writer is asked_by:
